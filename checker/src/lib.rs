@@ -1,0 +1,1 @@
+//! History in, verdict out.

@@ -1,0 +1,2 @@
+//! The binary `riprap`.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Ops, histories, generators, clients, clusters, the interpreter and the plan.

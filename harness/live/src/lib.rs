@@ -1,0 +1,1 @@
+//! The real cluster: the local sandbox.

@@ -1,0 +1,1 @@
+//! The store, the report, plots and progress.

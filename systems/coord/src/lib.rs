@@ -1,0 +1,1 @@
+//! Raft as a state machine.

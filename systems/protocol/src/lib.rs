@@ -1,0 +1,1 @@
+//! Kafka's wire protocol: messages, frames and record batches.

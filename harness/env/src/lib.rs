@@ -9,5 +9,5 @@ pub mod disk;
 pub mod node;
 pub mod random;
 
-pub use disk::{Disk, DiskError, FileId};
+pub use disk::{Disk, DiskError, FileId, Keep, MemDisk, RealDisk, Unsynced, sync_dir_and_parents};
 pub use node::{ConnId, Effect, Effects, Env, Event, LogLevel, Node};

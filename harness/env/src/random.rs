@@ -15,7 +15,8 @@ fn mix(mut x: u64) -> u64 {
 
 /// Hashes a name into 64 bits (FNV-1a, then mixed).
 fn hash(name: &str) -> u64 {
-    let fnv = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let fnv =
+        name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     mix(fnv)
 }
 

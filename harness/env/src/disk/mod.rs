@@ -1,6 +1,18 @@
 //! A node's disk: synchronous, small, and as weak as a real one.
 //!
 //! What was written and not synced may be lost or torn by a power failure, though not by a crash of the process.
+//!
+//! A file is found again after a power failure only if its name, and the name of each folder above it, were synced:
+//! [`Disk::sync_dir`] speaks for one folder's own names and for no other's. [`sync_dir_and_parents`] does the chain.
+//!
+//! [`RealDisk`] is a folder of this machine. [`MemDisk`] is memory that forgets what was not synced when the power
+//! fails, and fails on demand.
+
+mod mem;
+mod real;
+
+pub use mem::{Keep, MemDisk, Unsynced};
+pub use real::RealDisk;
 
 use thiserror::Error;
 
@@ -80,3 +92,36 @@ pub trait Disk {
     /// Removes a folder with all in it; no error if it is not there.
     fn remove_dir_all(&mut self, path: &str) -> Result<(), DiskError>;
 }
+
+/// Makes the names in a folder survive a power failure, and the names of the folder and of those above it.
+pub fn sync_dir_and_parents(disk: &mut dyn Disk, path: &str) -> Result<(), DiskError> {
+    let mut dir = path;
+    while !dir.is_empty() {
+        disk.sync_dir(dir)?;
+        dir = parent_of(dir);
+    }
+    disk.sync_dir("")
+}
+
+/// The folder that holds a path; the root is the empty string.
+fn parent_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// Refuses a path that could leave the root, or that two spellings could name.
+fn check_path(path: &str) -> Result<(), DiskError> {
+    let clean = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    if clean {
+        return Ok(());
+    }
+    let message = "not a path below the root: parts must be neither empty nor `.` nor `..`".to_owned();
+    Err(DiskError::Io { path: path.to_owned(), message })
+}
+
+/// As [`check_path`], for calls that take a folder: the empty string is the root itself.
+fn check_dir(path: &str) -> Result<(), DiskError> {
+    if path.is_empty() { Ok(()) } else { check_path(path) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,3 @@
 //! Kafka's wire protocol: messages, frames and record batches.
+
+pub mod records;

@@ -1,0 +1,118 @@
+//! What was promised: which anomalies are allowed depends on what the run asked the system for.
+
+use riprap_core::F;
+use std::fmt;
+use std::str::FromStr;
+
+/// What a consumer is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Isolation {
+    /// Records of committed transactions only.
+    #[default]
+    ReadCommitted,
+    /// Every record, those of open and of aborted transactions too.
+    ReadUncommitted,
+}
+
+/// How consumers get their keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Via {
+    /// Each by itself.
+    #[default]
+    Assign,
+    /// Through a group, some of them at least; a rebalance may move a consumer at any time.
+    Subscribe,
+}
+
+/// Whose table says what is allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Guarantees {
+    /// What the isolation level, acks and idempotence promise.
+    #[default]
+    Riprap,
+    /// What Jepsen's checker allows, which does not look at the isolation level.
+    /// Source: jepsen.tests.kafka, `allowed-error-types`.
+    Jepsen,
+}
+
+macro_rules! words {
+    ($type:ty, $what:literal, $($word:literal => $variant:expr),*) => {
+        impl $type {
+            /// The words for it, in the order of its declaration.
+            pub const WORDS: &[&str] = &[$($word),*];
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $(if *self == $variant { return f.write_str($word); })*
+                unreachable!("every variant has its word")
+            }
+        }
+        impl FromStr for $type {
+            type Err = String;
+            fn from_str(word: &str) -> Result<$type, String> {
+                match word {
+                    $($word => Ok($variant),)*
+                    _ => Err(format!("unknown {} `{word}`; one of: {}", $what, Self::WORDS.join(", "))),
+                }
+            }
+        }
+    };
+}
+words!(Isolation, "isolation level",
+    "read_committed" => Isolation::ReadCommitted, "read_uncommitted" => Isolation::ReadUncommitted);
+words!(Via, "way to subscribe", "assign" => Via::Assign, "subscribe" => Via::Subscribe);
+words!(Guarantees, "guarantees", "riprap" => Guarantees::Riprap, "jepsen" => Guarantees::Jepsen);
+
+/// What the run asked for, and how it is to be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What consumers asked to be shown.
+    pub isolation: Isolation,
+    /// How consumers got their keys.
+    pub via: Via,
+    /// Whose table of what is allowed.
+    pub guarantees: Guarantees,
+    /// Whether sends waited for all in-sync replicas.
+    pub acks_all: bool,
+    /// Whether producers were idempotent.
+    pub idempotent: bool,
+    /// Whether the order of writes in a log counts as a dependency between their transactions.
+    pub ww: bool,
+    /// Whether every key was read to its end at the end: if not, a record that nobody read yet is no fault.
+    pub drained: bool,
+    /// Whether a history without acknowledged sends, or without polls that returned, is `unknown`.
+    pub vacuity: bool,
+    /// Whether every occurrence becomes an example, rather than the worst few.
+    pub all_examples: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            isolation: Isolation::default(),
+            via: Via::default(),
+            guarantees: Guarantees::default(),
+            acks_all: true,
+            idempotent: true,
+            ww: true,
+            drained: true,
+            vacuity: true,
+            all_examples: false,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn jepsen(&self) -> bool {
+        self.guarantees == Guarantees::Jepsen
+    }
+
+    pub(crate) fn committed_only(&self) -> bool {
+        self.isolation == Isolation::ReadCommitted
+    }
+}
+
+/// Whether an op's micro-operations are judged.
+pub(crate) fn is_judged(f: &F) -> bool {
+    f.has_mops()
+}

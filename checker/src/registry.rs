@@ -1,0 +1,44 @@
+//! Every check, by name: `riprap list checkers`, the documentation and the tests read this.
+
+use crate::index::Index;
+use crate::options::Options;
+use crate::verdict::{Anomaly, Severity};
+
+/// A check: a look at one history that finds one family of anomalies.
+pub struct CheckerInfo {
+    /// Its name, unique.
+    pub name: &'static str,
+    /// One line on what it does.
+    pub doc: &'static str,
+    /// What it can find, sorted by name.
+    pub anomalies: &'static [AnomalyInfo],
+    pub(crate) run: fn(&Index<'_>, &Options) -> Vec<(&'static AnomalyInfo, Anomaly)>,
+}
+
+/// Something that a log should not do.
+pub struct AnomalyInfo {
+    /// The name it has in `results.json`, unique.
+    pub name: &'static str,
+    /// What it is, with a small example.
+    pub meaning: &'static str,
+    /// Who named it and where it is defined.
+    pub source: &'static str,
+    /// How much it hurts.
+    pub severity: Severity,
+    pub(crate) allowed: fn(&Options) -> bool,
+}
+
+impl AnomalyInfo {
+    /// Whether what the run asked for allows it.
+    pub fn is_allowed(&self, options: &Options) -> bool {
+        (self.allowed)(options)
+    }
+}
+
+/// Every check, sorted by name.
+pub static ALL: &[&CheckerInfo] = &[];
+
+/// The anomaly of this name, if a check finds one.
+pub fn anomaly(name: &str) -> Option<&'static AnomalyInfo> {
+    ALL.iter().flat_map(|checker| checker.anomalies).find(|anomaly| anomaly.name == name)
+}

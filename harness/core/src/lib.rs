@@ -2,13 +2,21 @@
 //! riprap speaks, and nothing that knows a system, a fault or a checker by name.
 //!
 //! Reading order: [`op`] and [`history`] (what happened), [`client`] and [`system`] (who it happens to), [`cluster`]
-//! and [`fault`] (what is done to it), [`generator`] and [`interpreter`] (what to do next), [`workload`] and [`plan`]
-//! (one run).
+//! and [`fault`] (what is done to it), [`generator`] and [`interpreter`] (what to do next), [`plan`] (one run).
 
+pub mod client;
+pub mod cluster;
+pub mod fault;
+pub mod generator;
 pub mod history;
+pub mod interpreter;
 pub mod op;
+pub mod plan;
 pub mod seed;
+pub mod system;
 
+pub use client::{Client, ClientConfig, Isolation, Log, LogError, SubscribeVia};
+pub use cluster::{Cluster, NodeId};
 pub use history::History;
 pub use op::{F, Key, Kind, Mop, Offset, Op, OpValue, Process, Value};
 pub use seed::Seed;

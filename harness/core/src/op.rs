@@ -256,6 +256,8 @@ pub struct Extra {
     pub node: Option<String>,
     /// An abort was asked for.
     pub abort: bool,
+    /// Of an `assign`: all its keys are read from their beginning, also those that the consumer held.
+    pub from_beginning: bool,
 }
 
 impl Extra {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Optional fields: `error {code,definite,message}` (or a bare string), `rebalance [{type,keys}]`, `txn {id,outcome}`,
-//! `offsets {key:offset}`, `node`, `abort`. Unknown fields are ignored, an unknown `f` is kept with its value.
+//! `offsets {key:offset}`, `node`, `abort`, `from-beginning`. Unknown fields are ignored, an unknown `f` is kept with its value.
 //! A last line that is cut short is what a crash leaves: it is dropped and said.
 
 use super::History;
@@ -240,6 +240,7 @@ fn parse_extra(fields: &Map<String, Json>) -> Result<Extra, Fault> {
     }
     extra.node = fields.get("node").and_then(Json::as_str).map(str::to_owned);
     extra.abort = fields.get("abort").and_then(Json::as_bool).unwrap_or(false);
+    extra.from_beginning = fields.get("from-beginning").and_then(Json::as_bool).unwrap_or(false);
     Ok(extra)
 }
 
@@ -305,6 +306,9 @@ pub fn write_op(out: &mut impl Write, op: &Op) -> io::Result<()> {
     }
     if extra.abort {
         fields.push("\"abort\":true".to_owned());
+    }
+    if extra.from_beginning {
+        fields.push("\"from-beginning\":true".to_owned());
     }
     writeln!(out, "{{{}}}", fields.join(","))
 }

@@ -1,0 +1,163 @@
+//! Clients: what a workload asks of a system, and the API of a Kafka-like log that it asks through.
+//!
+//! A workload's [`Client`] turns one op into calls of a [`Log`] and says how the op ended. Both are async without
+//! being tied to a runtime: in a live run each client has a thread of its own and the calls simply block; in
+//! simulation one event loop polls them in a fixed order.
+
+use crate::op::{Extra, Key, Kind, Offset, Op, OpValue, Reads, Rebalance, Value};
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+use thiserror::Error;
+
+/// A future that needs no thread but its own.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Why a call of a [`Log`] failed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{code}: {message}")]
+pub struct LogError {
+    /// The system's own name of the error.
+    pub code: String,
+    /// Whether it proves that the call had and will have no effect. `false` where there is any doubt.
+    pub definite: bool,
+    /// For humans.
+    pub message: String,
+}
+
+/// What a consumer sees of transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// Records of committed transactions only.
+    #[default]
+    ReadCommitted,
+    /// All records.
+    ReadUncommitted,
+}
+
+/// How consumers come by their keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubscribeVia {
+    /// Each takes the keys that it wants.
+    #[default]
+    Assign,
+    /// A group shares them out.
+    Subscribe,
+}
+
+/// The settings of one client.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClientConfig {
+    /// The name that the client gives itself.
+    pub client_id: String,
+    /// `host:port` of every node it may begin with.
+    pub bootstrap: Vec<String>,
+    /// `0`, `1` or `all`.
+    pub acks: String,
+    /// Whether the producer is idempotent.
+    pub idempotence: bool,
+    /// The transactional id, if the client writes in transactions.
+    pub transactional_id: Option<String>,
+    /// What polls see.
+    pub isolation: Isolation,
+    /// The consumer group.
+    pub group_id: String,
+    /// How many keys share a topic: key `k` is partition `k % n` of topic number `k / n`.
+    pub partitions_per_topic: u32,
+    /// How many nodes keep each partition.
+    pub replication_factor: u16,
+    /// How long the client library tries to get one record in before it gives up.
+    pub delivery_timeout: Duration,
+    /// How long one poll waits for records.
+    pub poll_timeout: Duration,
+    /// The most records that one poll returns.
+    pub max_poll_records: usize,
+    /// Properties passed to the client library as they are.
+    pub properties: Vec<(String, String)>,
+}
+
+impl ClientConfig {
+    /// The topic and the partition that a key stands for.
+    pub fn topic_partition(&self, key: Key) -> (String, i32) {
+        let n = i64::from(self.partitions_per_topic);
+        (format!("t{}", key.0.div_euclid(n)), key.0.rem_euclid(n) as i32)
+    }
+
+    /// The key that a topic and a partition stand for; `None` for a topic that is not the workload's.
+    pub fn key(&self, topic: &str, partition: i32) -> Option<Key> {
+        let topic: i64 = topic.strip_prefix('t')?.parse().ok()?;
+        Some(Key(topic * i64::from(self.partitions_per_topic) + i64::from(partition)))
+    }
+}
+
+/// What one poll brought.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Polled {
+    /// The records, by key, in the order delivered.
+    pub reads: Reads,
+    /// What the consumer gained and lost meanwhile.
+    pub rebalance: Vec<Rebalance>,
+}
+
+/// The API of a Kafka-like system, for one client: a producer and a consumer.
+///
+/// Errors: every call fails with a [`LogError`]; it is definite only where the system's error table says so.
+pub trait Log {
+    /// Makes the topics of these keys where they do not exist yet.
+    fn create<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>>;
+
+    /// Sends one record and waits until it is acknowledged. Returns where it landed, if the system says.
+    fn send(&mut self, key: Key, value: Value) -> LocalFuture<'_, Result<Option<Offset>, LogError>>;
+
+    /// Waits for records of the keys that this consumer holds; returns what it has when its time is over.
+    fn poll(&mut self) -> LocalFuture<'_, Result<Polled, LogError>>;
+
+    /// From now on the consumer reads just these keys: those that it held already from where it was, new ones from
+    /// their beginning, all from their beginning if asked.
+    fn assign<'a>(
+        &'a mut self,
+        keys: &'a [Key],
+        from_beginning: bool,
+    ) -> LocalFuture<'a, Result<(), LogError>>;
+
+    /// From now on the consumer reads what its group gives it of these keys' topics.
+    fn subscribe<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>>;
+
+    /// Commits, for the group, how far this consumer has read. Returns what was committed: each key with the offset
+    /// to go on from.
+    fn commit_offsets(&mut self) -> LocalFuture<'_, Result<Vec<(Key, Offset)>, LogError>>;
+
+    /// Where this consumer stands in each key that it holds, and where that key ends for it.
+    fn progress(&mut self) -> LocalFuture<'_, Result<Vec<Progress>, LogError>>;
+}
+
+/// How far a consumer is in one key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// The key.
+    pub key: Key,
+    /// The offset of the next record it would read.
+    pub position: Offset,
+    /// The offset after the last record it could read now.
+    pub end: Offset,
+}
+
+/// How an op ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Completion {
+    /// Ok, fail or info.
+    pub kind: Kind,
+    /// The completed value.
+    pub value: OpValue,
+    /// The optional fields.
+    pub extra: Extra,
+}
+
+/// A workload's operations, mapped to a system's API.
+pub trait Client {
+    /// Carries out an invocation. It never fails to answer: what went wrong is the completion's error.
+    fn invoke<'a>(&'a mut self, op: &'a Op) -> LocalFuture<'a, Completion>;
+}

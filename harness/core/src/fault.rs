@@ -1,0 +1,59 @@
+//! What a fault is: something that strikes, proves that it struck, and can be healed.
+//!
+//! A strike's targets and times are drawn from the seed before the run and stand in its [`Plan`](crate::plan::Plan):
+//! the nemesis carries out what is planned and draws nothing. Each strike is probed. One that cannot be proved makes
+//! the run's verdict `unknown`: a run in which nothing happened says nothing.
+
+use crate::cluster::{Cluster, ClusterError, NodeId};
+use crate::seed::Stream;
+use serde_json::Value as Json;
+
+/// A shape that a fault can take: which nodes it hits.
+#[derive(Debug)]
+pub struct Shape {
+    /// As in `kill:majority`.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// With fewer nodes the shape makes no sense.
+    pub min_nodes: u16,
+}
+
+/// What the registry knows of a fault.
+#[derive(Debug)]
+pub struct FaultInfo {
+    /// As in `--nemesis kill`.
+    pub name: &'static str,
+    /// One paragraph: what it does, how it is proved, what it cannot do.
+    pub doc: &'static str,
+    /// The `f` of the op that strikes.
+    pub strike_f: &'static str,
+    /// The `f` of the op that heals.
+    pub heal_f: &'static str,
+    /// Without a shape each strike draws one of these.
+    pub shapes: &'static [Shape],
+}
+
+/// What an op of the nemesis did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Effect {
+    /// Whether a probe saw it.
+    pub took_effect: bool,
+    /// What the probe saw, for the history and the report.
+    pub evidence: Json,
+}
+
+/// A kind of fault.
+pub trait Fault: Sync {
+    /// What the registry knows of it.
+    fn info(&self) -> &'static FaultInfo;
+
+    /// Draws one strike: everything that [`Fault::strike`] needs, explicit, so that a plan can be replayed.
+    fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json;
+
+    /// Strikes as aimed and probes. Errors: the harness could not do it.
+    fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError>;
+
+    /// Takes away everything that this fault did, and probes that it is gone.
+    fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError>;
+}

@@ -1,0 +1,125 @@
+//! What a run is asked to do ([`TestConfig`]) and what that comes to ([`Plan`]).
+//!
+//! The seed is expanded before the run into an explicit list of faults: when, which, on whom. Asked again for the same
+//! seed it is the same list, and taking one fault out leaves the others as they were.
+
+use crate::client::{Isolation, SubscribeVia};
+use crate::cluster::NodeId;
+use crate::fault::{Fault, Shape};
+use crate::seed::Seed;
+use rand::RngExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// Every knob of a run, resolved: `test.json`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TestConfig {
+    /// The system under test.
+    pub system: String,
+    /// The workload.
+    pub workload: String,
+    /// The faults, as given: `kill`, `partition:bridge`, ...
+    pub nemesis: Vec<String>,
+    /// How many nodes.
+    pub nodes: u16,
+    /// How long the main phase lasts. Units: milliseconds.
+    pub time_limit_ms: u64,
+    /// How many ops a second all clients together begin.
+    pub rate_hz: f64,
+    /// How many client processes act at once.
+    pub concurrency: u32,
+    /// The seed.
+    pub seed: u64,
+    /// Whether ops are transactions.
+    pub txn: bool,
+    /// What polls see.
+    pub isolation: Isolation,
+    /// How consumers come by their keys.
+    pub sub_via: Vec<SubscribeVia>,
+    /// `0`, `1` or `all`.
+    pub acks: String,
+    /// Whether producers are idempotent.
+    pub idempotence: bool,
+    /// The planted defect.
+    pub defect: Option<String>,
+    /// How many nodes keep each partition.
+    pub replication_factor: u16,
+    /// How many keys are written at a time.
+    pub keys: u32,
+    /// How many values a key gets before another takes its place.
+    pub max_writes_per_key: u32,
+    /// How long a fault is left to work, at most. Units: milliseconds.
+    pub fault_max_ms: u64,
+    /// How long it is quiet between two strikes of a fault, at most. Units: milliseconds.
+    pub quiet_max_ms: u64,
+    /// A client op that takes longer is given up on: its outcome is unknown. Units: milliseconds.
+    pub op_timeout_ms: u64,
+    /// How long the cluster gets to serve again when all is healed. Units: milliseconds.
+    pub recovery_limit_ms: u64,
+    /// How long the final reads may take. Units: milliseconds.
+    pub drain_limit_ms: u64,
+    /// `--set NAME=VALUE`.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One planned act of the nemesis.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FaultEvent {
+    /// When, since the main phase began. Units: nanoseconds.
+    #[serde(rename = "time")]
+    pub time_ns: u64,
+    /// The fault's name.
+    pub fault: String,
+    /// The `f` of its op: one that strikes or one that heals.
+    pub f: String,
+    /// What it is aimed at; null for one that heals.
+    pub value: Json,
+}
+
+/// Everything that a run will do to its cluster.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// Sorted by time.
+    pub faults: Vec<FaultEvent>,
+}
+
+/// No strike begins so shortly before the end that it could not be seen to do anything.
+const MIN_FAULT_MS: u64 = 1_000;
+/// The first strike comes early, so that short runs have one; but not before some ops have worked undisturbed.
+const FIRST_QUIET_MS: u64 = 1_000;
+
+impl Plan {
+    /// Expands a seed: each fault alternates between quiet and struck, by a stream of its own.
+    ///
+    /// `faults` gives each fault with the shapes that it may take, at least one.
+    pub fn expand(config: &TestConfig, faults: &[(&dyn Fault, Vec<&'static Shape>)]) -> Plan {
+        let nodes = NodeId::first(config.nodes);
+        let mut events = Vec::new();
+        for (fault, shapes) in faults {
+            let info = fault.info();
+            let mut random = Seed(config.seed).stream("nemesis", info.name);
+            let mut at_ms = random.random_range(FIRST_QUIET_MS / 2..=FIRST_QUIET_MS);
+            while at_ms + MIN_FAULT_MS <= config.time_limit_ms {
+                let shape = shapes[random.random_range(0..shapes.len())];
+                let aim = fault.aim(shape, &nodes, &mut random);
+                let held_ms = random.random_range(MIN_FAULT_MS..=config.fault_max_ms.max(MIN_FAULT_MS));
+                let quiet_ms = random.random_range(config.quiet_max_ms / 4..=config.quiet_max_ms);
+                let until_ms = (at_ms + held_ms).min(config.time_limit_ms);
+                for (time_ms, f, value) in [(at_ms, info.strike_f, aim), (until_ms, info.heal_f, Json::Null)]
+                {
+                    events.push(FaultEvent {
+                        time_ns: time_ms * 1_000_000,
+                        fault: info.name.to_owned(),
+                        f: f.to_owned(),
+                        value,
+                    });
+                }
+                at_ms = until_ms + quiet_ms;
+            }
+        }
+        // Stable: of two acts at the same time the one of the fault named first comes first.
+        events.sort_by_key(|event| event.time_ns);
+        Plan { faults: events }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a system under test is: how it is put on nodes, started, reached, and what its errors mean.
+
+use crate::client::{ClientConfig, Log, LogError};
+use crate::cluster::NodeId;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A planted defect of a bundled system, re-creating a documented bug.
+#[derive(Debug)]
+pub struct DefectInfo {
+    /// As in `--defect NAME`.
+    pub name: &'static str,
+    /// The bug that it re-creates: report, issue or KIP.
+    pub source: &'static str,
+    /// What goes wrong inside.
+    pub mechanism: &'static str,
+    /// What brings it out: flags of `riprap test`.
+    pub trigger: &'static str,
+    /// The anomalies that a checker then finds, the most telling first.
+    pub anomalies: &'static [&'static str],
+}
+
+/// What an error proves. An error that no rule names is indefinite.
+#[derive(Debug)]
+pub struct ErrorRule {
+    /// The system's name of the error.
+    pub code: &'static str,
+    /// Whether it proves that nothing happened and nothing will.
+    pub definite: bool,
+    /// Why, with a source.
+    pub reason: &'static str,
+}
+
+/// What the registry knows of a system.
+#[derive(Debug)]
+pub struct SystemInfo {
+    /// As in `--system NAME`.
+    pub name: &'static str,
+    /// One paragraph.
+    pub doc: &'static str,
+    /// Whether it can run in simulation.
+    pub simulated: bool,
+    /// Its planted defects, sorted by name.
+    pub defects: &'static [DefectInfo],
+    /// What its errors prove, sorted by code.
+    pub errors: &'static [ErrorRule],
+}
+
+/// Where one node lives.
+#[derive(Clone, Debug)]
+pub struct NodePlace {
+    /// Which node.
+    pub id: NodeId,
+    /// The address that other nodes and clients reach it by.
+    pub address: std::net::IpAddr,
+    /// A folder of its own that outlives its process, with its data.
+    pub data_dir: PathBuf,
+}
+
+/// A system as one run asks for it.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    /// Its nodes, in order.
+    pub nodes: Vec<NodePlace>,
+    /// The planted defect, if any.
+    pub defect: Option<String>,
+    /// `--set NAME=VALUE`.
+    pub settings: BTreeMap<String, String>,
+    /// The run's seed, for systems whose nodes take one.
+    pub seed: u64,
+    /// The program to run as the system, where it is not the bundled one.
+    pub program: Option<PathBuf>,
+}
+
+impl Deployment {
+    /// Where a node lives. Panics: not a node of this deployment.
+    pub fn place(&self, node: NodeId) -> &NodePlace {
+        self.nodes.iter().find(|place| place.id == node).expect("a node of this deployment")
+    }
+}
+
+/// How a node's process is started.
+#[derive(Clone, Debug)]
+pub struct NodeCommand {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its whole environment.
+    pub env: Vec<(String, String)>,
+}
+
+/// A system under test. It never sees an op.
+pub trait System: Sync {
+    /// What the registry knows of it.
+    fn info(&self) -> &'static SystemInfo;
+
+    /// Checks what only this system can check (`--set` names, versions) before anything is started.
+    /// Errors: one line with what would have been right.
+    fn validate(&self, deployment: &Deployment) -> Result<(), String>;
+
+    /// The command that runs a node.
+    fn command(&self, deployment: &Deployment, node: NodeId) -> NodeCommand;
+
+    /// `host:port` where clients reach a node.
+    fn bootstrap(&self, deployment: &Deployment, node: NodeId) -> String;
+
+    /// Whether the node serves clients now. Blocks for a second at most; `Err` says what it still waits for.
+    fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String>;
+
+    /// A client of it.
+    fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError>;
+
+    /// What this system adds to `test.json`: versions of what really ran.
+    fn versions(&self, deployment: &Deployment) -> Json;
+}

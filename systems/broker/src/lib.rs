@@ -1,1 +1,3 @@
 //! The bundled Kafka-compatible broker.
+
+pub mod log;

@@ -1,0 +1,210 @@
+//! One file of a log: batches one after the other, named by the offset of the first.
+//!
+//! The index, which says where the batch of an offset is, is sparse, lives in memory, and is made anew from the file
+//! when a log is opened. All of the file is read then anyway, to check each CRC and to learn the epochs and producers
+//! that the batches carry; and an index that is not stored can be neither torn nor stale.
+
+use super::error::{Corruption, LogError};
+use super::producers::Producers;
+use bytes::Bytes;
+use riprap_env::{Disk, DiskError, FileId};
+use riprap_protocol::records::{BATCH_HEADER_BYTES, BatchError, BatchHeader, RecordBatch};
+
+/// Units: bytes. How much of a segment is read at once when all of it is read.
+const SCAN_CHUNK_BYTES: u64 = 1 << 20;
+
+/// A segment of a log.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) base_offset: i64,
+    pub(super) path: String,
+    pub(super) file: FileId,
+    /// Up to the end of the last whole batch.
+    pub(super) size_bytes: u64,
+    /// What was known of producers before the first batch: a truncation starts from here.
+    pub(super) producers_before: Producers,
+    index: Vec<Span>,
+}
+
+/// Some batches in a row. A batch as large as the index interval is one by itself.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first_offset: i64,
+    position: u64,
+    max_timestamp: i64,
+}
+
+/// A batch's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) position: u64,
+    pub(super) header: BatchHeader,
+}
+
+/// The file name of the segment that begins at an offset.
+pub(super) fn file_name(base_offset: i64) -> String {
+    format!("{base_offset:020}.log")
+}
+
+/// The offset at which the segment of that file name begins; nothing if it is another file.
+pub(super) fn parse_file_name(name: &str) -> Option<i64> {
+    let digits = name.strip_suffix(".log")?;
+    let plain = digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit());
+    if plain { digits.parse().ok() } else { None }
+}
+
+impl Segment {
+    /// Opens the file, creating it if it is not there. What is in it is not looked at.
+    pub(super) fn open(
+        disk: &mut dyn Disk,
+        dir: &str,
+        base_offset: i64,
+        producers: &Producers,
+    ) -> Result<Segment, DiskError> {
+        let path = format!("{dir}/{}", file_name(base_offset));
+        let file = disk.open(&path)?;
+        let producers_before = producers.clone();
+        Ok(Segment { base_offset, path, file, size_bytes: 0, producers_before, index: Vec::new() })
+    }
+
+    /// Takes in a batch that is in the file after those known.
+    pub(super) fn append(&mut self, header: &BatchHeader, index_interval_bytes: u64) {
+        let position = self.size_bytes;
+        self.size_bytes += header.size_bytes as u64;
+        match self.index.last_mut() {
+            Some(span)
+                if position - span.position < index_interval_bytes
+                    && (header.size_bytes as u64) < index_interval_bytes =>
+            {
+                span.max_timestamp = span.max_timestamp.max(header.max_timestamp);
+            }
+            _ => self.index.push(Span {
+                first_offset: header.base_offset,
+                position,
+                max_timestamp: header.max_timestamp,
+            }),
+        }
+    }
+
+    /// Forgets all batches known, before they are read again.
+    pub(super) fn forget_batches(&mut self) {
+        self.size_bytes = 0;
+        self.index.clear();
+    }
+
+    /// Reads all batches from the first on, up to `size_bytes` of the file.
+    pub(super) fn scan(&self, size_bytes: u64) -> Scan {
+        Scan { file: self.file, position: 0, end: size_bytes, chunk: Bytes::new() }
+    }
+
+    /// Finds the batch that contains an offset, which is in the segment.
+    pub(super) fn find(&self, disk: &mut dyn Disk, offset: i64) -> Result<Place, LogError> {
+        let span = self.index.partition_point(|span| span.first_offset <= offset);
+        self.find_in_span(disk, span.saturating_sub(1), |header| header.last_offset() >= offset)
+    }
+
+    /// Finds the first batch with a timestamp that is not below this one.
+    pub(super) fn find_timestamp(
+        &self,
+        disk: &mut dyn Disk,
+        timestamp_ms: i64,
+    ) -> Result<Option<Place>, LogError> {
+        match self.index.iter().position(|span| span.max_timestamp >= timestamp_ms) {
+            None => Ok(None),
+            Some(span) => {
+                self.find_in_span(disk, span, |header| header.max_timestamp >= timestamp_ms).map(Some)
+            }
+        }
+    }
+
+    fn find_in_span(
+        &self,
+        disk: &mut dyn Disk,
+        span: usize,
+        wanted: impl Fn(&BatchHeader) -> bool,
+    ) -> Result<Place, LogError> {
+        let start = self.index[span].position;
+        let end = self.index.get(span + 1).map_or(self.size_bytes, |next| next.position);
+        let mut position = start;
+        // All headers of the span but for the last batch's bytes; of a batch that fills its span only the header.
+        let mut headers = Bytes::new();
+        loop {
+            let at = usize::try_from(position - start).expect("a span fits in memory");
+            let parsed = BatchHeader::parse(headers.get(at..).unwrap_or_default());
+            match parsed {
+                Ok(header) if wanted(&header) => return Ok(Place { position, header }),
+                Ok(header) => position += header.size_bytes as u64,
+                Err(BatchError::CutOff { .. }) if (headers.len() as u64) < end - start => {
+                    let more = (at + FIND_CHUNK_BYTES).max(headers.len() + FIND_CHUNK_BYTES);
+                    headers = self.read(disk, start, (end - start).min(more as u64))?;
+                }
+                Err(why) => return Err(self.corrupt(position, why.into())),
+            }
+        }
+    }
+
+    /// Where to stop reading so as to have all batches below an offset, and few above.
+    pub(super) fn position_past(&self, offset: i64) -> u64 {
+        let span = self.index.partition_point(|span| span.first_offset < offset);
+        self.index.get(span).map_or(self.size_bytes, |span| span.position)
+    }
+
+    /// Reads `len` bytes of the file.
+    pub(super) fn read(&self, disk: &mut dyn Disk, position: u64, len: u64) -> Result<Bytes, DiskError> {
+        read(disk, self.file, position, len)
+    }
+
+    /// The error for bytes of this segment that are not as they should be.
+    pub(super) fn corrupt(&self, position: u64, why: Corruption) -> LogError {
+        LogError::Corrupt { path: self.path.clone(), position, why }
+    }
+}
+
+/// Units: bytes. How much is read at once to find a batch: about an index interval.
+const FIND_CHUNK_BYTES: usize = 8192;
+
+fn read(disk: &mut dyn Disk, file: FileId, position: u64, len: u64) -> Result<Bytes, DiskError> {
+    let mut bytes = vec![0; usize::try_from(len).expect("what is read at once fits in memory")];
+    disk.read_at(file, position, &mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// A walk over all batches of a segment.
+#[derive(Debug)]
+pub(super) struct Scan {
+    file: FileId,
+    /// Where the next batch begins.
+    pub(super) position: u64,
+    end: u64,
+    chunk: Bytes,
+}
+
+impl Scan {
+    /// The next batch; nothing at the end. After an error, `position` is where the bytes are that are no batch.
+    pub(super) fn next(
+        &mut self,
+        disk: &mut dyn Disk,
+    ) -> Result<Option<Result<RecordBatch, BatchError>>, DiskError> {
+        let left = self.end - self.position;
+        if left == 0 {
+            return Ok(None);
+        }
+        if self.chunk.len() < BATCH_HEADER_BYTES {
+            self.chunk = read(disk, self.file, self.position, left.min(SCAN_CHUNK_BYTES))?;
+        }
+        let mut batch = RecordBatch::take_first(&mut self.chunk);
+        if let Err(BatchError::CutOff { need, .. }) = batch {
+            // A length that the file does not have room for is not worth the memory.
+            if need as u64 > left {
+                let have = usize::try_from(left).unwrap_or(usize::MAX);
+                return Ok(Some(Err(BatchError::CutOff { need, have })));
+            }
+            self.chunk = read(disk, self.file, self.position, left.min(SCAN_CHUNK_BYTES.max(need as u64)))?;
+            batch = RecordBatch::take_first(&mut self.chunk);
+        }
+        if let Ok(batch) = &batch {
+            self.position += batch.header().size_bytes as u64;
+        }
+        Ok(Some(batch))
+    }
+}

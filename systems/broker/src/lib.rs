@@ -1,3 +1,5 @@
 //! The bundled Kafka-compatible broker.
 
+pub mod shell;
+
 pub mod log;

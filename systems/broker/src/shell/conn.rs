@@ -1,0 +1,250 @@
+//! One connection of the shell: a task that moves bytes between a socket and the node's queues.
+//!
+//! How a connection ends:
+//! - the other side closes or breaks it: `Closed` is reported at once, what the node had sent before still goes out;
+//! - the node closes it: what it sent goes out, then the end of the stream, then the task reads on until the other
+//!   side closes too. Closing a socket that holds unread bytes would send a reset, and a reset makes the other side
+//!   forget the answer that it has not read yet;
+//! - the driver aborts it: at once.
+
+use super::Limits;
+use bytes::{Buf, Bytes};
+use riprap_env::ConnId;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// What the tasks report to the loop.
+pub(super) enum Incoming {
+    Accepted { stream: TcpStream, peer: SocketAddr },
+    AcceptFailed(io::Error),
+    Connected { conn: ConnId },
+    Received { conn: ConnId, bytes: Bytes },
+    Closed { conn: ConnId },
+}
+
+/// What every connection's task needs.
+#[derive(Clone)]
+pub(super) struct Shared {
+    inbox: mpsc::Sender<Incoming>,
+    /// Reading goes through one buffer, so that an idle connection costs none and a short read pins no large one.
+    scratch: Rc<RefCell<Vec<u8>>>,
+    limits: Limits,
+}
+
+impl Shared {
+    pub(super) fn new(inbox: mpsc::Sender<Incoming>, limits: Limits) -> Shared {
+        Shared { inbox, scratch: Rc::new(RefCell::new(vec![0; limits.read_bytes])), limits }
+    }
+}
+
+/// The loop's end of a connection.
+pub(super) struct Conn {
+    /// None once the node has closed it.
+    outbox: Option<mpsc::UnboundedSender<Bytes>>,
+    /// What was given to the task and has not gone out. The outbox itself is unbounded: this is its bound.
+    unsent_bytes: Rc<Cell<usize>>,
+    task: tokio::task::AbortHandle,
+}
+
+impl Conn {
+    pub(super) fn accepted(conn: ConnId, stream: TcpStream, shared: &Shared) -> Conn {
+        let shared = shared.clone();
+        Conn::spawn(|outbox, unsent| async move { transfer(conn, stream, outbox, unsent, shared).await })
+    }
+
+    pub(super) fn connecting(conn: ConnId, to: String, shared: &Shared) -> Conn {
+        let shared = shared.clone();
+        Conn::spawn(|outbox, unsent| async move {
+            match timeout(shared.limits.connect_timeout, TcpStream::connect(to)).await {
+                Ok(Ok(stream)) => {
+                    report(&shared, Incoming::Connected { conn }).await;
+                    transfer(conn, stream, outbox, unsent, shared).await;
+                }
+                Ok(Err(_)) | Err(_) => report(&shared, Incoming::Closed { conn }).await,
+            }
+        })
+    }
+
+    fn spawn<F>(task: impl FnOnce(mpsc::UnboundedReceiver<Bytes>, Rc<Cell<usize>>) -> F) -> Conn
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let (outbox, from_node) = mpsc::unbounded_channel();
+        let unsent_bytes = Rc::new(Cell::new(0));
+        let task = tokio::task::spawn_local(task(from_node, unsent_bytes.clone())).abort_handle();
+        Conn { outbox: Some(outbox), unsent_bytes, task }
+    }
+
+    /// Whether the node still wants to hear of it.
+    pub(super) fn is_open(&self) -> bool {
+        self.outbox.is_some()
+    }
+
+    /// Queues bytes; returns how many wait now. Ignored after [`close`](Conn::close).
+    pub(super) fn send(&self, bytes: Bytes) -> usize {
+        if let Some(outbox) = &self.outbox {
+            let len = bytes.len();
+            // The receiver is gone only when the connection is, and then its `Closed` is on the way.
+            if len > 0 && outbox.send(bytes).is_ok() {
+                self.unsent_bytes.set(self.unsent_bytes.get() + len);
+            }
+        }
+        self.unsent_bytes.get()
+    }
+
+    pub(super) fn close(&mut self) {
+        self.outbox = None;
+    }
+
+    pub(super) fn abort(self) {
+        self.task.abort();
+    }
+
+    /// What still waits to go out; nothing if the connection has ended.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        if self.task.is_finished() { 0 } else { self.unsent_bytes.get() }
+    }
+}
+
+/// Accepts for ever. An error (no file descriptors left, a connection that was aborted in the queue) is reported and
+/// followed by a pause.
+pub(super) async fn accept(listener: TcpListener, inbox: mpsc::Sender<Incoming>, pause: Duration) {
+    loop {
+        let (incoming, wait) = match listener.accept().await {
+            Ok((stream, peer)) => (Incoming::Accepted { stream, peer }, Duration::ZERO),
+            Err(e) => (Incoming::AcceptFailed(e), pause),
+        };
+        if inbox.send(incoming).await.is_err() {
+            return;
+        }
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+/// Reports to the loop; where the loop has ended nobody needs to hear it.
+async fn report(shared: &Shared, incoming: Incoming) {
+    shared.inbox.send(incoming).await.ok();
+}
+
+/// The life of an established connection.
+async fn transfer(
+    conn: ConnId,
+    stream: TcpStream,
+    outbox: mpsc::UnboundedReceiver<Bytes>,
+    unsent_bytes: Rc<Cell<usize>>,
+    shared: Shared,
+) {
+    // A request and its answer are written whole: Nagle's algorithm could only delay them. Where the option cannot
+    // be set the socket is already broken, and the first read says so.
+    stream.set_nodelay(true).ok();
+    let (reader, mut writer) = stream.into_split();
+    let reading = read(conn, reader, &shared);
+    tokio::pin!(reading);
+    {
+        let writing = write(&mut writer, outbox, &unsent_bytes, shared.limits.linger);
+        tokio::pin!(writing);
+        let written = tokio::select! {
+            () = &mut reading => None,
+            written = &mut writing => Some(written),
+        };
+        if !matches!(written, Some(Ok(()))) {
+            report(&shared, Incoming::Closed { conn }).await;
+        }
+        match written {
+            // The other side is done. The loop drops the outbox when it hears that; then the writer ends, or gives
+            // up after the linger.
+            None => return writing.await.unwrap_or(()),
+            // The connection is broken.
+            Some(Err(_)) => return,
+            Some(Ok(())) => {}
+        }
+    }
+    // The node closed it, and all has gone out.
+    if writer.shutdown().await.is_ok() {
+        timeout(shared.limits.linger, reading).await.ok();
+    }
+    report(&shared, Incoming::Closed { conn }).await;
+}
+
+/// Reads until the other side has closed, or the connection is broken.
+async fn read(conn: ConnId, reader: OwnedReadHalf, shared: &Shared) {
+    loop {
+        if reader.readable().await.is_err() {
+            return;
+        }
+        // A place in the inbox first: bytes that nobody has room for stay in the kernel, which slows the sender down.
+        let Ok(place) = shared.inbox.reserve().await else { return };
+        let mut scratch = shared.scratch.borrow_mut();
+        match reader.try_read(&mut scratch) {
+            Ok(0) => return,
+            Ok(n) => place.send(Incoming::Received { conn, bytes: Bytes::copy_from_slice(&scratch[..n]) }),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Writes until the outbox is closed and empty. Errors: the connection is broken, or it was closing and its other
+/// side took nothing for the time of `linger`.
+async fn write(
+    writer: &mut OwnedWriteHalf,
+    mut outbox: mpsc::UnboundedReceiver<Bytes>,
+    unsent_bytes: &Cell<usize>,
+    linger: Duration,
+) -> io::Result<()> {
+    /// Answers that one system call takes along.
+    const SLICES: usize = 16;
+    let mut queue = VecDeque::new();
+    loop {
+        while queue.len() < SLICES
+            && let Ok(bytes) = outbox.try_recv()
+        {
+            queue.push_back(bytes);
+        }
+        if queue.is_empty() {
+            match outbox.recv().await {
+                Some(bytes) => queue.push_back(bytes),
+                None => return Ok(()),
+            }
+            continue;
+        }
+        match timeout(linger, writer.writable()).await {
+            Ok(writable) => writable?,
+            Err(_) if outbox.is_closed() => return Err(ErrorKind::TimedOut.into()),
+            Err(_) => continue,
+        }
+        let slices: Vec<IoSlice<'_>> = queue.iter().map(|bytes: &Bytes| IoSlice::new(bytes)).collect();
+        match writer.try_write_vectored(&slices) {
+            Ok(n) => {
+                unsent_bytes.set(unsent_bytes.get() - n);
+                advance(&mut queue, n);
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Takes the first `n` bytes off the queue.
+fn advance(queue: &mut VecDeque<Bytes>, mut n: usize) {
+    while n > 0 {
+        let first = queue.front_mut().expect("no more can be written than was queued");
+        let taken = n.min(first.len());
+        first.advance(taken);
+        n -= taken;
+        if first.is_empty() {
+            queue.pop_front();
+        }
+    }
+}

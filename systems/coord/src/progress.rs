@@ -1,0 +1,96 @@
+//! What a leader knows about one follower.
+
+use crate::types::{Index, Snapshot};
+use std::collections::VecDeque;
+
+/// A follower as its leader sees it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// The follower's log equals the leader's up to here, durably.
+    pub(crate) match_index: Index,
+    /// The next entry to send.
+    pub(crate) next_index: Index,
+    pub(crate) flow: Flow,
+    /// When it last answered an append or a chunk of this term: proof that both directions work.
+    pub(crate) heard_ns: u64,
+    /// It is time to say something, if only that the leader lives.
+    pub(crate) heartbeat_due: bool,
+    /// The highest commit index that it was told and that its log reaches.
+    pub(crate) told_commit: Index,
+}
+
+/// How entries go to a follower.
+#[derive(Debug)]
+pub(crate) enum Flow {
+    /// Where its log and the leader's agree is being searched: one message at a time (thesis 3.5).
+    Probe {
+        /// The message for this `next_index` is out.
+        sent: bool,
+    },
+    /// Messages follow each other without waiting for answers (thesis 10.2.2); the last index of each.
+    Replicate { inflight: VecDeque<Index> },
+    /// It needs entries that are compacted; one chunk at a time (thesis 5.3).
+    Snapshot {
+        /// The snapshot being sent: kept until it has arrived, though a newer one may replace the leader's own, since a
+        /// transfer that starts over each time would never end.
+        snapshot: Snapshot,
+        /// What the follower has. Units: bytes.
+        acked: u64,
+        /// The chunk at `acked` is out.
+        sent: bool,
+        /// The follower was asked how far it is: its next answer tells whether that chunk was lost.
+        asked: bool,
+    },
+}
+
+impl Progress {
+    /// A follower of a new leader: nothing is known, so the search begins at the leader's end.
+    pub(crate) fn new(next_index: Index, now_ns: u64) -> Progress {
+        Progress {
+            match_index: Index(0),
+            next_index,
+            flow: Flow::Probe { sent: false },
+            heard_ns: now_ns,
+            heartbeat_due: false,
+            told_commit: Index(0),
+        }
+    }
+
+    /// Its log equals the leader's up to `index`, which the leader's log still has.
+    pub(crate) fn accepted(&mut self, index: Index) {
+        self.match_index = self.match_index.max(index);
+        let matched = self.match_index;
+        match &mut self.flow {
+            Flow::Replicate { inflight } => {
+                while inflight.front().is_some_and(|last| *last <= matched) {
+                    inflight.pop_front();
+                }
+                self.next_index = self.next_index.max(matched.next());
+            }
+            Flow::Probe { .. } => self.replicate(),
+            Flow::Snapshot { snapshot, .. } if matched >= snapshot.index => self.replicate(),
+            // A late answer to what was sent before the snapshot.
+            Flow::Snapshot { .. } => {}
+        }
+    }
+
+    fn replicate(&mut self) {
+        self.next_index = self.match_index.next();
+        self.flow = Flow::Replicate { inflight: VecDeque::new() };
+    }
+
+    /// Whether a rejection of an append after `prev_index` still says something about what was sent last.
+    pub(crate) fn believes_rejection(&self, prev_index: Index) -> bool {
+        match self.flow {
+            Flow::Probe { .. } => prev_index.next() == self.next_index,
+            Flow::Replicate { .. } => prev_index > self.match_index,
+            Flow::Snapshot { .. } => false,
+        }
+    }
+
+    /// The logs may agree up to `index` and do not after it.
+    pub(crate) fn probe_after(&mut self, index: Index) {
+        self.next_index = index.max(self.match_index).next();
+        self.flow = Flow::Probe { sent: false };
+    }
+}

@@ -1,0 +1,509 @@
+//! The state machine's frame: what comes in, what goes out, and the one place where state becomes durable.
+//!
+//! Elections are in [`election`](crate::election), logs and snapshots between leader and followers in
+//! [`replication`](crate::replication).
+
+use crate::codec::MAX_PAYLOAD_BYTES;
+use crate::config::Config;
+use crate::log::Log;
+use crate::message::{Body, Message};
+use crate::progress::{Flow, Progress};
+use crate::replication::IncomingSnapshot;
+use crate::status::{FollowerStatus, Role, Status};
+use crate::storage::{HardState, OpenError, Persisted, Storage};
+use crate::types::{Entry, Index, NodeId, Snapshot, Term};
+use bytes::Bytes;
+use riprap_env::{DiskError, Env, LogLevel};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use thiserror::Error;
+
+/// Most rounds of persisting in one settle. A node alone needs three: its vote makes it leader, whose no-op it then
+/// counts; more voters need fewer.
+const MAX_PERSIST_ROUNDS: usize = 4;
+
+/// One voter.
+#[derive(Debug)]
+pub struct Raft {
+    pub(crate) config: Config,
+    pub(crate) hard: HardState,
+    pub(crate) log: Log,
+    pub(crate) commit: Index,
+    pub(crate) state: State,
+    pub(crate) leader: Option<NodeId>,
+    /// When a node that is not leader begins to ask for votes.
+    pub(crate) election_at_ns: u64,
+    /// When a leader sends heartbeats, or a candidate asks again those who did not answer.
+    pub(crate) beat_at_ns: u64,
+    /// When this term's leader was last heard.
+    pub(crate) leader_heard_ns: Option<u64>,
+    /// A snapshot that is arriving.
+    pub(crate) incoming: Option<IncomingSnapshot>,
+    pub(crate) snapshot: Option<Snapshot>,
+    /// `snapshot` is not on disk yet.
+    pub(crate) snapshot_unsaved: bool,
+    /// The application does not have `snapshot` yet.
+    pub(crate) snapshot_undelivered: bool,
+    delivered: Index,
+    outbox: Outbox,
+    role_changes: Vec<RoleChange>,
+    last_role: RoleChange,
+    storage: Storage,
+    failed: Option<DiskError>,
+    pub(crate) elections: u64,
+    violations: u64,
+}
+
+/// What a node is in its term, with what only that role knows.
+#[derive(Debug)]
+pub(crate) enum State {
+    Follower,
+    /// Who would vote for this node.
+    PreCandidate(BTreeSet<NodeId>),
+    /// Who voted for this node, itself only once its vote is durable.
+    Candidate(BTreeSet<NodeId>),
+    Leader(Leadership),
+}
+
+/// What a leader knows.
+#[derive(Debug)]
+pub(crate) struct Leadership {
+    pub(crate) followers: BTreeMap<NodeId, Progress>,
+    /// The leader's own log is durable up to here.
+    pub(crate) own_match: Index,
+    /// The first entry of the leader's term.
+    pub(crate) noop: Index,
+}
+
+/// Messages that wait for what they promise to be durable.
+#[derive(Debug, Default)]
+struct Outbox(Vec<(NodeId, Message)>);
+
+impl Outbox {
+    fn release(&mut self, _proof: &Persisted) -> Vec<(NodeId, Message)> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// What a settle hands out. In this order: snapshot, committed entries; the rest in any order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ready {
+    /// To take the place of the application's state: the one found on start, or one from the leader.
+    pub snapshot: Option<Snapshot>,
+    /// Newly committed entries, each index once in a life, without gaps. Empty payloads are no-ops.
+    pub committed: Vec<Entry>,
+    /// Changes of role, in the order they happened.
+    pub role_changes: Vec<RoleChange>,
+    /// To send.
+    pub messages: Vec<(NodeId, Message)>,
+}
+
+/// A change of what a node is, or of whom it follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RoleChange {
+    /// It leads. It may act on that only once [`Raft::leader_is_ready`].
+    BecameLeader {
+        /// The term that it leads.
+        term: Term,
+    },
+    /// It does not lead (any more), or follows somebody else, or nobody known. Candidates follow nobody.
+    BecameFollower {
+        /// Its term.
+        term: Term,
+        /// The term's leader, if known.
+        leader: Option<NodeId>,
+    },
+}
+
+/// Why a proposal was not taken. It has no effect then.
+#[derive(Debug, Error, PartialEq, Eq, Clone)]
+pub enum ProposeError {
+    /// Only the leader takes proposals.
+    #[error("not the leader{}", leader.map_or(String::new(), |id| format!("; node {id} is")))]
+    NotLeader {
+        /// The leader, if known.
+        leader: Option<NodeId>,
+    },
+    /// Too many proposals wait for a majority.
+    #[error("{0} entries are not committed yet; at most that many may wait")]
+    Full(usize),
+    /// The payload would not fit a message.
+    #[error("payload of {0} bytes; at most {MAX_PAYLOAD_BYTES}")]
+    TooLarge(usize),
+}
+
+/// A snapshot that is larger than [`Config::max_snapshot_bytes`].
+#[derive(Debug, Error, PartialEq, Eq, Clone)]
+#[error("snapshot of {size} bytes; at most {limit}")]
+pub struct SnapshotTooLarge {
+    /// Its size. Units: bytes.
+    pub size: usize,
+    /// The limit. Units: bytes.
+    pub limit: usize,
+}
+
+impl Raft {
+    /// Finds what the last life left under `dir`, or begins anew if there is nothing. `dir` is this node's alone.
+    ///
+    /// Begins as a follower. The first [`settle`](Raft::settle) hands out the snapshot, if there is one; entries after
+    /// it come again as soon as they are known to be committed.
+    pub fn open(config: Config, env: &mut dyn Env, dir: &str, now_ns: u64) -> Result<Raft, OpenError> {
+        config.validate().map_err(OpenError::Config)?;
+        let (storage, found) = Storage::open(env.disk(), dir, config.id, config.segment_bytes)?;
+        if found.cut_bytes > 0 {
+            let bytes = found.cut_bytes;
+            env.log(
+                LogLevel::Warn,
+                format_args!("raft: cut {bytes} bytes of an unfinished write off the log"),
+            );
+        }
+        let mut raft = Raft {
+            commit: found.log.base_index(),
+            hard: found.hard,
+            log: found.log,
+            state: State::Follower,
+            leader: None,
+            election_at_ns: 0,
+            beat_at_ns: 0,
+            leader_heard_ns: None,
+            incoming: None,
+            snapshot_unsaved: false,
+            snapshot_undelivered: found.snapshot.is_some(),
+            snapshot: found.snapshot,
+            delivered: Index(0),
+            outbox: Outbox::default(),
+            role_changes: Vec::new(),
+            last_role: RoleChange::BecameFollower { term: found.hard.term, leader: None },
+            storage,
+            failed: None,
+            elections: 0,
+            violations: 0,
+            config,
+        };
+        raft.restart_election_timer(now_ns, env);
+        let (term, first, last) = (raft.term(), raft.log.base_index().next(), raft.log.last_index());
+        env.log(LogLevel::Info, format_args!("raft: starts in term {term}, log from {first} to {last}"));
+        Ok(raft)
+    }
+
+    /// Takes in a message from a peer. Anything that is not from a peer is ignored.
+    pub fn step(&mut self, now_ns: u64, from: NodeId, message: Message, env: &mut dyn Env) {
+        if self.failed.is_some() {
+            return;
+        }
+        if from == self.config.id || !self.config.voters.contains(&from) {
+            env.log(LogLevel::Warn, format_args!("raft: ignores a message from {from}, which is no peer"));
+            return;
+        }
+        let term = message.term;
+        match message.body {
+            Body::PreVote { last_index, last_term } => {
+                self.on_pre_vote(now_ns, from, term, (last_term, last_index));
+            }
+            Body::PreVoteResponse { for_term, granted } => {
+                self.on_pre_vote_response(now_ns, from, term, for_term, granted, env);
+            }
+            Body::Vote { last_index, last_term } => {
+                self.on_vote(now_ns, from, term, (last_term, last_index), env);
+            }
+            Body::VoteResponse { granted } => self.on_vote_response(now_ns, from, term, granted, env),
+            Body::Append { prev_index, prev_term, commit, entries } => {
+                if self.hears_leader(now_ns, from, term, prev_index, env) {
+                    self.on_append(from, (prev_index, prev_term), commit, entries, env);
+                }
+            }
+            Body::InstallSnapshot { last_index, last_term, total_bytes, offset, data } => {
+                if self.hears_leader(now_ns, from, term, Index(0), env) {
+                    self.on_chunk(from, (last_index, last_term), total_bytes, offset, &data, env);
+                }
+            }
+            Body::AppendAccepted { match_index } => {
+                if self.hears_follower(now_ns, from, term, env) {
+                    self.on_accepted(from, match_index, env);
+                }
+            }
+            Body::AppendRejected { prev_index, hint_index, hint_term } => {
+                if self.hears_follower(now_ns, from, term, env) {
+                    self.on_rejected(from, prev_index, hint_index, hint_term);
+                }
+            }
+            Body::SnapshotProgress { last_index, offset } => {
+                if self.hears_follower(now_ns, from, term, env) {
+                    self.on_snapshot_progress(from, last_index, offset);
+                }
+            }
+        }
+    }
+
+    /// Does what is due. Harmless when nothing is.
+    pub fn tick(&mut self, now_ns: u64, env: &mut dyn Env) {
+        if self.failed.is_some() {
+            return;
+        }
+        match &self.state {
+            State::Leader(_) if now_ns >= self.quorum_lost_at_ns() => self.step_down_unheard(now_ns, env),
+            State::Leader(_) => self.beat(now_ns),
+            _ if now_ns >= self.election_at_ns => self.begin_pre_election(now_ns, env),
+            State::Follower => {}
+            State::PreCandidate(_) | State::Candidate(_) => {
+                if now_ns >= self.beat_at_ns {
+                    self.ask_for_votes(now_ns);
+                }
+            }
+        }
+    }
+
+    /// When [`tick`](Raft::tick) has something to do, unless something comes before. Valid after each call.
+    pub fn wake_at_ns(&self) -> u64 {
+        if self.failed.is_some() {
+            return u64::MAX;
+        }
+        match &self.state {
+            State::Leader(_) => self.beat_at_ns.min(self.quorum_lost_at_ns()),
+            State::Follower => self.election_at_ns,
+            State::PreCandidate(_) | State::Candidate(_) => self.election_at_ns.min(self.beat_at_ns),
+        }
+    }
+
+    /// Puts a payload at the end of the leader's log, in memory. It is committed when a [`Ready`] hands out an entry of
+    /// this index and term; if the index comes with another term, or with a snapshot, it is not known to be.
+    ///
+    /// Panics: the payload is empty.
+    pub fn propose(&mut self, payload: Bytes) -> Result<(Term, Index), ProposeError> {
+        assert!(!payload.is_empty(), "empty payloads are the no-ops of leaders");
+        if !self.is_leader() || self.failed.is_some() {
+            return Err(ProposeError::NotLeader { leader: self.leader() });
+        }
+        if payload.len() > MAX_PAYLOAD_BYTES {
+            return Err(ProposeError::TooLarge(payload.len()));
+        }
+        let waiting = self.log.last_index().0 - self.commit.0;
+        if waiting >= self.config.max_uncommitted_entries as u64 {
+            return Err(ProposeError::Full(self.config.max_uncommitted_entries));
+        }
+        let entry = Entry { index: self.log.last_index().next(), term: self.hard.term, payload };
+        let at = (entry.term, entry.index);
+        self.log.append(entry);
+        Ok(at)
+    }
+
+    /// Replaces the log up to `upto` by the application's state after that entry; ignored if a newer snapshot is there.
+    ///
+    /// Errors: no follower would take so large a snapshot. Panics: entry `upto` was not handed out yet.
+    pub fn compact(&mut self, upto: Index, data: Bytes) -> Result<(), SnapshotTooLarge> {
+        if upto <= self.log.base_index() {
+            return Ok(());
+        }
+        let limit = self.config.max_snapshot_bytes;
+        if data.len() > limit {
+            return Err(SnapshotTooLarge { size: data.len(), limit });
+        }
+        assert!(
+            upto <= self.delivered,
+            "a snapshot up to {upto} of entries handed out up to {}",
+            self.delivered
+        );
+        let term = self.log.term_at(upto).expect("entries handed out after the snapshot are in the log");
+        self.log.compact(upto);
+        self.snapshot = Some(Snapshot { index: upto, term, data });
+        self.snapshot_unsaved = true;
+        Ok(())
+    }
+
+    /// Makes durable what came since the last settle, in one append and one sync for all of it, and only then hands
+    /// out what rests on it.
+    ///
+    /// After an error nothing is known about what is durable: the node must end, and start again from its disk. Until
+    /// then it does nothing, and settling returns the same error.
+    pub fn settle(&mut self, now_ns: u64, env: &mut dyn Env) -> Result<Ready, DiskError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let mut proof = self.persist(env)?;
+        for _ in 1..MAX_PERSIST_ROUNDS {
+            self.count_self(now_ns, &proof, env);
+            if !self.must_persist() {
+                break;
+            }
+            proof = self.persist(env)?;
+        }
+        assert!(!self.must_persist(), "each round of persisting leads to fewer changes");
+        self.advance_leader_commit();
+        for message in self.messages_to_followers() {
+            self.outbox.0.push(message);
+        }
+        Ok(self.ready(&proof))
+    }
+
+    fn persist(&mut self, env: &mut dyn Env) -> Result<Persisted, DiskError> {
+        let new_snapshot = if self.snapshot_unsaved { self.snapshot.as_ref() } else { None };
+        match self.storage.persist(env.disk(), self.hard, new_snapshot, &mut self.log) {
+            Ok(proof) => {
+                self.snapshot_unsaved = false;
+                Ok(proof)
+            }
+            Err(error) => {
+                env.log(LogLevel::Error, format_args!("raft: stops, its disk failed: {error}"));
+                self.failed = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn must_persist(&self) -> bool {
+        self.hard != self.storage.saved() || self.snapshot_unsaved || self.log.is_unstable()
+    }
+
+    /// Counts the node's own vote and its own copies of entries.
+    fn count_self(&mut self, now_ns: u64, proof: &Persisted, env: &mut dyn Env) {
+        match &mut self.state {
+            State::Candidate(votes) => {
+                if proof.hard_state() == (HardState { term: self.hard.term, vote: Some(self.config.id) }) {
+                    votes.insert(self.config.id);
+                    self.lead_if_elected(now_ns, env);
+                }
+            }
+            State::Leader(leadership) => leadership.own_match = proof.last_index(),
+            State::Follower | State::PreCandidate(_) => {}
+        }
+    }
+
+    fn ready(&mut self, proof: &Persisted) -> Ready {
+        let mut ready = Ready { messages: self.outbox.release(proof), ..Ready::default() };
+        ready.role_changes = std::mem::take(&mut self.role_changes);
+        if std::mem::take(&mut self.snapshot_undelivered) {
+            let snapshot = self.snapshot.clone().expect("the snapshot to be delivered is there");
+            self.delivered = snapshot.index;
+            ready.snapshot = Some(snapshot);
+        }
+        if self.delivered < self.commit {
+            ready.committed = self.log.range(self.delivered.next(), self.commit).to_vec();
+            self.delivered = self.commit;
+        }
+        ready
+    }
+
+    /// The leader of this node's term, as far as it knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.leader
+    }
+
+    /// Whether this node leads its term. Others may already be in a later one.
+    pub fn is_leader(&self) -> bool {
+        matches!(self.state, State::Leader(_))
+    }
+
+    /// Whether this node leads, and has handed out all entries of earlier terms: the first entry of its own term is
+    /// committed (thesis 6.4). Only then does the application, having applied them, know what it leads.
+    pub fn leader_is_ready(&self) -> bool {
+        matches!(&self.state, State::Leader(leadership) if self.delivered >= leadership.noop)
+    }
+
+    /// This node's term.
+    pub fn term(&self) -> Term {
+        self.hard.term
+    }
+
+    /// Entries up to here are committed, as far as this node knows.
+    pub fn commit_index(&self) -> Index {
+        self.commit
+    }
+
+    /// The last entry of the log, in memory.
+    pub fn last_index(&self) -> Index {
+        self.log.last_index()
+    }
+
+    /// The last entry that the newest snapshot includes; 0 if there is none.
+    pub fn snapshot_index(&self) -> Index {
+        self.log.base_index()
+    }
+
+    /// An entry of the log after the snapshot, committed or not.
+    pub fn entry(&self, index: Index) -> Option<&Entry> {
+        self.log.entry(index)
+    }
+
+    /// The size of the log's files: tells when to [`compact`](Raft::compact). Units: bytes.
+    pub fn log_bytes(&self) -> u64 {
+        self.storage.log_bytes()
+    }
+
+    /// The node at this moment.
+    pub fn status(&self) -> Status {
+        let (role, followers) = match &self.state {
+            State::Follower => (Role::Follower, Vec::new()),
+            State::PreCandidate(_) => (Role::PreCandidate, Vec::new()),
+            State::Candidate(_) => (Role::Candidate, Vec::new()),
+            State::Leader(leadership) => (Role::Leader, followers_status(leadership)),
+        };
+        Status {
+            id: self.config.id,
+            role,
+            term: self.hard.term,
+            leader: self.leader,
+            commit_index: self.commit,
+            delivered_index: self.delivered,
+            snapshot_index: self.log.base_index(),
+            last_index: self.log.last_index(),
+            log_bytes: self.log_bytes(),
+            followers,
+            elections: self.elections,
+            violations: self.violations,
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: NodeId, body: Body) {
+        self.outbox.0.push((to, Message { term: self.hard.term, body }));
+    }
+
+    /// Notes a change of role for the application, if there is one.
+    pub(crate) fn note_role(&mut self, env: &mut dyn Env) {
+        let term = self.hard.term;
+        let role = match self.state {
+            State::Leader(_) => RoleChange::BecameLeader { term },
+            _ => RoleChange::BecameFollower { term, leader: self.leader },
+        };
+        if role != self.last_role {
+            self.last_role = role;
+            self.role_changes.push(role);
+            env.log(LogLevel::Info, format_args!("raft: {role}"));
+        }
+    }
+
+    /// Refuses what no correct peer sends.
+    pub(crate) fn violation(&mut self, env: &mut dyn Env, from: NodeId, what: fmt::Arguments<'_>) {
+        self.violations += 1;
+        env.log(LogLevel::Error, format_args!("raft: refuses a message from {from}: {what}"));
+    }
+}
+
+impl fmt::Display for RoleChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RoleChange::BecameLeader { term } => write!(f, "leads term {term}"),
+            RoleChange::BecameFollower { term, leader: Some(leader) } => {
+                write!(f, "follows {leader} in term {term}")
+            }
+            RoleChange::BecameFollower { term, leader: None } => write!(f, "follows nobody in term {term}"),
+        }
+    }
+}
+
+fn followers_status(leadership: &Leadership) -> Vec<FollowerStatus> {
+    let status = |(id, progress): (&NodeId, &Progress)| FollowerStatus {
+        id: *id,
+        match_index: progress.match_index,
+        next_index: progress.next_index,
+        inflight_messages: match &progress.flow {
+            Flow::Replicate { inflight } => inflight.len(),
+            Flow::Probe { .. } | Flow::Snapshot { .. } => 0,
+        },
+        snapshot_index: match &progress.flow {
+            Flow::Snapshot { snapshot, .. } => Some(snapshot.index),
+            Flow::Probe { .. } | Flow::Replicate { .. } => None,
+        },
+        heard_ns: progress.heard_ns,
+    };
+    leadership.followers.iter().map(status).collect()
+}

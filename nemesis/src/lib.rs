@@ -1,1 +1,122 @@
-//! Faults, one file each.
+//! Faults, one file each, and their registry.
+//!
+//! A fault is told on whom to strike by the run's plan, does so through a [`Cluster`](riprap_core::Cluster), and proves
+//! by a probe that it took effect; see [`riprap_core::fault`]. To add one: a file here, and a line in [`ALL`].
+
+mod kill;
+mod partition;
+
+use riprap_core::cluster::{ClusterError, NodeId};
+use riprap_core::fault::{Fault, Shape};
+use serde_json::Value as Json;
+
+/// All faults, sorted by name.
+pub static ALL: &[&dyn Fault] = &[&kill::Kill, &partition::Partition];
+
+/// The fault of that name.
+pub fn find(name: &str) -> Option<&'static dyn Fault> {
+    ALL.iter().copied().find(|fault| fault.info().name == name)
+}
+
+/// A fault with the shapes that it may take, at least one.
+pub type Choice = (&'static dyn Fault, Vec<&'static Shape>);
+
+/// What `--nemesis` asks for: `kill`, `partition:bridge`, `all`, `none`, several with commas between. A fault named with
+/// two shapes takes both in turn; one without a shape takes every shape that `nodes` nodes allow.
+///
+/// Errors: one line, with what would have been right.
+pub fn parse(words: &[String], nodes: u16) -> Result<Vec<Choice>, String> {
+    let mut choices: Vec<Choice> = Vec::new();
+    for word in words {
+        let (name, shape) =
+            word.split_once(':').map_or((word.as_str(), None), |(name, shape)| (name, Some(shape)));
+        let asked: Vec<&'static dyn Fault> = match name {
+            "none" => continue,
+            "all" => ALL.to_vec(),
+            name => vec![find(name).ok_or_else(|| {
+                let names: Vec<&str> = ALL.iter().map(|fault| fault.info().name).collect();
+                format!("unknown fault `{name}`; one of: {}, all, none", names.join(", "))
+            })?],
+        };
+        for fault in asked {
+            let shapes = shapes(fault, shape, nodes)?;
+            match choices.iter_mut().find(|(chosen, _)| chosen.info().name == fault.info().name) {
+                Some((_, chosen)) => chosen.extend(shapes),
+                None => choices.push((fault, shapes)),
+            }
+        }
+    }
+    Ok(choices)
+}
+
+fn shapes(fault: &'static dyn Fault, word: Option<&str>, nodes: u16) -> Result<Vec<&'static Shape>, String> {
+    let info = fault.info();
+    let Some(word) = word else {
+        let possible: Vec<&Shape> = info.shapes.iter().filter(|shape| shape.min_nodes <= nodes).collect();
+        if possible.is_empty() {
+            return Err(format!("fault `{}` needs more than {nodes} nodes", info.name));
+        }
+        return Ok(possible);
+    };
+    let shape = info.shapes.iter().find(|shape| shape.name == word).ok_or_else(|| {
+        let names: Vec<&str> = info.shapes.iter().map(|shape| shape.name).collect();
+        format!("unknown shape `{word}` of fault `{}`; one of: {}", info.name, names.join(", "))
+    })?;
+    if shape.min_nodes > nodes {
+        let (name, least) = (info.name, shape.min_nodes);
+        return Err(format!("fault `{name}:{word}` needs at least {least} nodes; --nodes is {nodes}"));
+    }
+    Ok(vec![shape])
+}
+
+/// The nodes that an aim names.
+fn nodes(aim: &Json) -> Result<Vec<NodeId>, ClusterError> {
+    let names = aim.get("nodes").and_then(Json::as_array);
+    let nodes = names.and_then(|names| names.iter().map(|name| NodeId::from_name(name.as_str()?)).collect());
+    nodes.ok_or_else(|| ClusterError(format!("aim {aim}; {{\"nodes\": [\"n1\", ...]}} is expected")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(words: &str, nodes: u16, expected: Result<&str, &str>) {
+        let words: Vec<String> = words.split(',').map(str::to_owned).collect();
+        let found = parse(&words, nodes).map(|choices| {
+            let one = |(fault, shapes): &Choice| {
+                let shapes: Vec<&str> = shapes.iter().map(|shape| shape.name).collect();
+                format!("{}({})", fault.info().name, shapes.join(" "))
+            };
+            choices.iter().map(one).collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(found.as_deref().map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn faults_are_named() {
+        check("kill", 3, Ok("kill(one minority majority all)"));
+        check("kill:one,partition:bridge", 3, Ok("kill(one) partition(bridge)"));
+        check("kill:one,kill:all", 3, Ok("kill(one all)"));
+        check("none", 3, Ok(""));
+        check("kil", 3, Err("unknown fault `kil`; one of: kill, partition, all, none"));
+        check(
+            "kill:some",
+            3,
+            Err("unknown shape `some` of fault `kill`; one of: one, minority, majority, all"),
+        );
+        check("partition:bridge", 2, Err("fault `partition:bridge` needs at least 3 nodes; --nodes is 2"));
+        check("partition", 1, Err("fault `partition` needs more than 1 nodes"));
+    }
+
+    /// House rules: sorted, documented, and nothing that a shape draws is out of the cluster.
+    #[test]
+    fn the_registry_is_sorted_and_documented() {
+        assert!(ALL.windows(2).all(|pair| pair[0].info().name < pair[1].info().name));
+        for fault in ALL {
+            let info = fault.info();
+            assert!(!info.doc.is_empty() && !info.shapes.is_empty(), "{}", info.name);
+            assert!(info.shapes.iter().all(|shape| !shape.doc.is_empty()), "{}: shapes", info.name);
+            assert_ne!(info.strike_f, info.heal_f, "{}", info.name);
+        }
+    }
+}

@@ -6,19 +6,23 @@
 //!
 //! What it cannot hold: more than 2^32 ops, micro-operations or records (some 50 GB of JSON lines).
 
+mod build;
+mod form;
 mod json;
+pub use build::{Head, OpBuilder};
+pub use form::{IllFormed, IllFormedness};
 pub use json::{ReadError, read_jsonl, write_op};
 
-use crate::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Reads, Value};
+use crate::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Reads, Rebalance, Value};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// No offset, in a column of offsets.
-const NO_OFFSET: Offset = Offset(i64::MIN);
 /// No partner, in the column of partners.
 const NO_ROW: u32 = u32::MAX;
 
 /// A sequence of ops in the order in which they happened.
+///
+/// Two histories are equal if their ops are.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     index: Vec<u64>,
@@ -44,6 +48,9 @@ pub struct History {
     extra: BTreeMap<u32, Extra>,
     /// The open invocation of each process, while rows are added.
     open: BTreeMap<Process, u32>,
+    /// Where rows stand in their file: an entry `(row, line)` for each row that is not on the line after its
+    /// predecessor's. Empty: the history was not read from a file.
+    lines: Vec<(u32, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,66 +85,26 @@ impl History {
 
     /// Adds an op at the end. A completion is paired with its process' open invocation.
     pub fn push(&mut self, op: Op) {
-        let row = u32::try_from(self.len()).expect("a history has fewer than 2^32 ops");
-        let word = self.words.iter().position(|f| *f == op.f).unwrap_or_else(|| {
-            self.words.push(op.f.clone());
-            self.words.len() - 1
-        });
-        self.index.push(op.index);
-        self.time_ns.push(op.time_ns);
-        self.process.push(op.process);
-        self.kind.push(op.kind);
-        self.f.push(u16::try_from(word).expect("a history uses fewer than 2^16 words"));
+        let mut builder = self.build();
+        let mut json = None;
         match op.value {
             OpValue::None => {}
-            OpValue::Mops(mops) => mops.into_iter().for_each(|mop| self.push_mop(mop)),
-            OpValue::Keys(keys) => self.keys.extend(keys),
-            OpValue::Json(json) => {
-                self.json.insert(row, json);
-            }
-        }
-        self.mops_end.push(u32::try_from(self.mops.len()).expect("fewer than 2^32 micro-operations"));
-        self.keys_end.push(u32::try_from(self.keys.len()).expect("fewer than 2^32 keys"));
-        if !op.extra.is_empty() {
-            self.extra.insert(row, op.extra);
-        }
-        self.pair(row, op.process, op.kind);
-    }
-
-    fn pair(&mut self, row: u32, process: Process, kind: Kind) {
-        if kind == Kind::Invoke {
-            self.partner.push(NO_ROW);
-            self.open.insert(process, row);
-        } else {
-            let invocation = self.open.remove(&process).unwrap_or(NO_ROW);
-            self.partner.push(invocation);
-            if invocation != NO_ROW {
-                self.partner[invocation as usize] = row;
-            }
-        }
-    }
-
-    fn push_mop(&mut self, mop: Mop) {
-        let row = match mop {
-            Mop::Send { key, value, offset } => {
-                MopRow::Send { key, value, offset: offset.unwrap_or(NO_OFFSET) }
-            }
-            Mop::Poll(None) => MopRow::Asked,
-            Mop::Poll(Some(reads)) => {
-                let groups_begin = self.groups.len() as u32;
-                for (key, records) in reads {
-                    let begin = self.read_offsets.len() as u32;
-                    for (offset, value) in records {
-                        self.read_offsets.push(offset);
-                        self.read_values.push(value);
+            OpValue::Mops(mops) => mops.into_iter().for_each(|mop| match mop {
+                Mop::Send { key, value, offset } => builder.send(key, value, offset),
+                Mop::Poll(None) => builder.asked(),
+                Mop::Poll(Some(reads)) => {
+                    builder.polled();
+                    for (key, records) in reads {
+                        builder.group(key);
+                        records.into_iter().for_each(|(offset, value)| builder.record(offset, value));
                     }
-                    let end = u32::try_from(self.read_offsets.len()).expect("fewer than 2^32 records");
-                    self.groups.push(GroupRow { key, begin, end });
                 }
-                MopRow::Polled { groups_begin, groups_end: self.groups.len() as u32 }
-            }
-        };
-        self.mops.push(row);
+            }),
+            OpValue::Keys(keys) => keys.into_iter().for_each(|key| builder.key(key)),
+            OpValue::Json(value) => json = Some(value),
+        }
+        let Op { index, time_ns, process, kind, f, extra, .. } = op;
+        builder.finish(Head { index, time_ns, process, kind, f: &f }, json, extra);
     }
 
     /// The op in this row. Panics: past the end.
@@ -154,6 +121,12 @@ impl History {
     /// The invocations with what became of them: `None` if the history ends before that is known.
     pub fn pairs(&self) -> impl Iterator<Item = (OpRef<'_>, Option<OpRef<'_>>)> {
         self.ops().filter(|op| op.kind() == Kind::Invoke).map(|op| (op, op.partner()))
+    }
+}
+
+impl PartialEq for History {
+    fn eq(&self, other: &History) -> bool {
+        self.len() == other.len() && self.ops().zip(other.ops()).all(|(a, b)| a.to_op() == b.to_op())
     }
 }
 
@@ -181,6 +154,14 @@ impl<'a> OpRef<'a> {
     /// Its number.
     pub fn index(self) -> u64 {
         self.history.index[self.row()]
+    }
+
+    /// The line of the file it was read from, from 1; `None` if it was not read from a file.
+    pub fn line(self) -> Option<u64> {
+        let lines = &self.history.lines;
+        let before = lines.partition_point(|(row, _)| *row <= self.row);
+        let (row, line) = lines[..before].last()?;
+        Some(line + u64::from(self.row - row))
     }
 
     /// Nanoseconds since the run began.
@@ -215,7 +196,7 @@ impl<'a> OpRef<'a> {
         let history = self.history;
         history.mops[begin..end].iter().map(move |row| match *row {
             MopRow::Send { key, value, offset } => {
-                MopRef::Send { key, value, offset: (offset != NO_OFFSET).then_some(offset) }
+                MopRef::Send { key, value, offset: (offset != Offset::UNKNOWN).then_some(offset) }
             }
             MopRow::Asked => MopRef::Asked,
             MopRow::Polled { groups_begin, groups_end } => {
@@ -241,18 +222,21 @@ impl<'a> OpRef<'a> {
     }
 
     /// What the consumer gained and lost during the op.
-    pub fn rebalance(self) -> &'a [crate::op::Rebalance] {
+    pub fn rebalance(self) -> &'a [Rebalance] {
         self.extra().map_or(&[], |extra| &extra.rebalance)
     }
 
     /// A copy that stands alone.
     pub fn to_op(self) -> Op {
-        let value = if self.f().has_mops() {
+        let value = if let Some(json) = self.json() {
+            OpValue::Json(json.clone())
+        } else if self.mops().len() > 0 {
             OpValue::Mops(self.mops().map(MopRef::to_mop).collect())
-        } else if self.f().has_keys() {
+        } else if !self.keys().is_empty() {
             OpValue::Keys(self.keys().to_vec())
         } else {
-            self.json().map_or(OpValue::None, |json| OpValue::Json(json.clone()))
+            // An empty list says no more than no list.
+            OpValue::None
         };
         Op {
             index: self.index(),

@@ -38,20 +38,27 @@ impl Value {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Offset(pub i64);
 
-macro_rules! displays_as_number {
-    ($($t:ty),*) => {$(
-        impl fmt::Display for $t {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    )*};
+impl Offset {
+    /// No offset (`null`), where a record came without one. The number stands for it so that a column of offsets stays
+    /// a column of integers; a history that holds this very number is refused.
+    pub const UNKNOWN: Offset = Offset(i64::MIN);
 }
-displays_as_number!(Key, Offset);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Value::NIL { f.write_str("null") } else { self.0.fmt(f) }
+    }
+}
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Offset::UNKNOWN { f.write_str("null") } else { self.0.fmt(f) }
     }
 }
 
@@ -180,7 +187,7 @@ impl F {
 }
 
 /// What one poll returned: per key, the records in the order delivered; gaps in the offsets are legal (control
-/// records, aborted data).
+/// records, aborted data). An offset is [`Offset::UNKNOWN`] where the client did not say.
 pub type Reads = Vec<(Key, Vec<(Offset, Value)>)>;
 
 /// One step of an op.

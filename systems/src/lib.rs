@@ -1,1 +1,42 @@
-//! Systems under test, one folder each, and their registry.
+//! Systems under test, and their registry.
+//!
+//! A system says how its nodes are started, when they serve, how clients reach it and what its errors prove; see
+//! [`riprap_core::system`]. To add one: a folder or file here, and a line in [`ALL`].
+
+mod bundled;
+pub mod librdkafka;
+
+use riprap_core::system::System;
+
+/// All systems, sorted by name.
+pub static ALL: &[&dyn System] = &[&bundled::Bundled];
+
+/// The system of that name.
+pub fn find(name: &str) -> Option<&'static dyn System> {
+    ALL.iter().copied().find(|system| system.info().name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// House rules: sorted, found by name, every defect sourced and explained.
+    #[test]
+    fn the_registry_is_sorted_and_documented() {
+        assert!(ALL.windows(2).all(|pair| pair[0].info().name < pair[1].info().name));
+        for system in ALL {
+            let info = system.info();
+            assert!(find(info.name).is_some() && !info.doc.is_empty(), "{}", info.name);
+            assert!(info.defects.windows(2).all(|pair| pair[0].name < pair[1].name), "{}: defects", info.name);
+            assert!(info.errors.windows(2).all(|pair| pair[0].code < pair[1].code), "{}: errors", info.name);
+            for defect in info.defects {
+                let texts = [defect.source, defect.mechanism, defect.trigger];
+                assert!(texts.iter().all(|text| !text.is_empty()), "{}", defect.name);
+                assert!(!defect.anomalies.is_empty(), "{}", defect.name);
+            }
+            for rule in info.errors {
+                assert!(!rule.definite || !rule.reason.is_empty(), "{}: a definite error cites its source", rule.code);
+            }
+        }
+    }
+}

@@ -1,1 +1,122 @@
-//! Workloads, one file each.
+//! Workloads, one file each, and their registry.
+//!
+//! A workload is what clients do ([`Workload::generator`], [`Workload::client`]), how the end is read
+//! ([`Workload::final_generator`]) and what the history is then judged by ([`Workload::options`]). It does not know
+//! whether it runs live or simulated, nor what is done to the cluster. To add one: a file here, and a line in [`ALL`].
+
+mod drain;
+mod queue;
+
+pub use drain::{Drain, PHASE, was_drained};
+
+use riprap_checker::Options;
+use riprap_core::client::{Client, ClientConfig, Isolation, Log, LogError, SubscribeVia};
+use riprap_core::generator::BoxedGenerator;
+use riprap_core::plan::TestConfig;
+use riprap_core::{History, Key};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+/// What the registry knows of a workload.
+#[derive(Debug)]
+pub struct WorkloadInfo {
+    /// As in `--workload NAME`.
+    pub name: &'static str,
+    /// One paragraph: what it does, and what that can bring out.
+    pub doc: &'static str,
+    /// The anomalies it is made for.
+    pub finds: &'static [&'static str],
+}
+
+/// Makes one client of the system under test.
+pub type Connect = Arc<dyn Fn(&ClientConfig) -> Result<Box<dyn Log>, LogError> + Send + Sync>;
+
+/// What the clients of one run share.
+#[derive(Clone)]
+pub struct Shared {
+    /// Connects to the system under test.
+    pub connect: Connect,
+    /// `host:port` of every node.
+    pub bootstrap: Vec<String>,
+    /// The topics that are known to exist.
+    pub topics: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// See the module.
+pub trait Workload: Sync {
+    /// What the registry knows of it.
+    fn info(&self) -> &'static WorkloadInfo;
+
+    /// What the clients do in the main phase, at whatever rate they are asked: pace and end are the caller's.
+    fn generator(&self, config: &TestConfig) -> BoxedGenerator;
+
+    /// How the end is read, once the cluster is whole again: fresh clients, each key from its beginning.
+    fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain);
+
+    /// The client that runs as this process.
+    fn client(&self, config: &TestConfig, shared: &Shared, name: &str) -> Box<dyn Client>;
+
+    /// By what the history is judged.
+    fn options(&self, config: &TestConfig) -> Options;
+}
+
+/// All workloads, sorted by name.
+pub static ALL: &[&dyn Workload] = &[&queue::Queue];
+
+/// The workload of that name.
+pub fn find(name: &str) -> Option<&'static dyn Workload> {
+    ALL.iter().copied().find(|workload| workload.info().name == name)
+}
+
+/// The checker's options for what a run promised.
+fn options(config: &TestConfig) -> Options {
+    Options {
+        isolation: match config.isolation {
+            Isolation::ReadCommitted => riprap_checker::Isolation::ReadCommitted,
+            Isolation::ReadUncommitted => riprap_checker::Isolation::ReadUncommitted,
+        },
+        via: if config.sub_via.contains(&SubscribeVia::Subscribe) {
+            riprap_checker::Via::Subscribe
+        } else {
+            riprap_checker::Via::Assign
+        },
+        acks_all: config.acks == "all",
+        idempotent: config.idempotence,
+        ..Options::default()
+    }
+}
+
+/// Every key that a history sends to or reads.
+fn keys_of(history: &History) -> BTreeSet<Key> {
+    use riprap_core::history::MopRef;
+    let mut keys = BTreeSet::new();
+    for mop in history.ops().flat_map(|op| op.mops()) {
+        match mop {
+            MopRef::Send { key, .. } => {
+                keys.insert(key);
+            }
+            MopRef::Asked => {}
+            MopRef::Polled(reads) => keys.extend(reads.groups().map(|(key, _, _)| key)),
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// House rules: sorted, found by name, documented.
+    #[test]
+    fn the_registry_is_sorted_and_documented() {
+        assert!(ALL.windows(2).all(|pair| pair[0].info().name < pair[1].info().name));
+        for workload in ALL {
+            let info = workload.info();
+            assert!(
+                find(info.name).is_some() && !info.doc.is_empty() && !info.finds.is_empty(),
+                "{}",
+                info.name
+            );
+        }
+    }
+}

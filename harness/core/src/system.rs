@@ -42,7 +42,7 @@ pub struct SystemInfo {
     /// Whether it can run in simulation.
     pub simulated: bool,
     /// Its planted defects, sorted by name.
-    pub defects: &'static [DefectInfo],
+    pub defects: Vec<DefectInfo>,
     /// What its errors prove, sorted by code.
     pub errors: &'static [ErrorRule],
 }

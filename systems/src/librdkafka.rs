@@ -1,0 +1,427 @@
+//! A [`Log`] over librdkafka, for every system that speaks Kafka's protocol.
+//!
+//! The calls block: a live client has a thread of its own. Records are sent one at a time to an explicit partition, so
+//! that no partitioner has a say; a record's payload is its value in decimal.
+//!
+//! librdkafka retries inside itself. A refusal that it reports may have followed an attempt that took effect, so no
+//! error of a send proves anything unless the system's table says so, or the record never left the client's own queue.
+//! Source: librdkafka's INTRODUCTION.md, "Message persistence status".
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::{Client as _, ClientContext, DefaultClientContext};
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance as RdRebalance};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Message};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
+use riprap_core::client::{ClientConfig, Isolation, LocalFuture, Log, LogError, Polled, Progress};
+use riprap_core::op::{Key, Offset, Rebalance, Value};
+use riprap_core::system::ErrorRule;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a call that only asks the cluster something (metadata, watermarks, commits) may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the cluster gets to make a topic.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Beyond librdkafka's own delivery timeout, how long its report is waited for: it is due at once, but by another
+/// thread.
+const REPORT_GRACE: Duration = Duration::from_secs(1);
+/// How long a poll that has records already waits for more of what is on its way.
+const MORE: Duration = Duration::from_millis(2);
+
+/// The properties that every client starts from: those that riprap does not leave to librdkafka's defaults, since its
+/// tests are short and its faults last seconds.
+const COMMON: &[(&str, &str)] = &[
+    ("allow.auto.create.topics", "false"),
+    ("reconnect.backoff.ms", "50"),
+    ("reconnect.backoff.max.ms", "500"),
+    ("retry.backoff.ms", "50"),
+    ("socket.connection.setup.timeout.ms", "1000"),
+    ("socket.timeout.ms", "3000"),
+    ("topic.metadata.refresh.fast.interval.ms", "100"),
+    ("topic.metadata.refresh.interval.ms", "2000"),
+];
+
+/// One client: a producer and a consumer, each made when it is first needed.
+pub struct KafkaLog {
+    config: ClientConfig,
+    rules: &'static [ErrorRule],
+    producer: Option<BaseProducer<Reports>>,
+    consumer: Option<BaseConsumer<Rebalances>>,
+    /// The keys that the consumer holds, each with the offset to go on from, once it has read there.
+    held: BTreeMap<Key, Option<Offset>>,
+    rebalance: Arc<Mutex<Vec<Rebalance>>>,
+    report: Arc<Mutex<Option<Report>>>,
+}
+
+type Report = Result<Offset, RDKafkaErrorCode>;
+
+impl KafkaLog {
+    /// A client that has not connected to anything yet. `rules` tells what the system's errors prove.
+    pub fn new(config: ClientConfig, rules: &'static [ErrorRule]) -> KafkaLog {
+        KafkaLog {
+            config,
+            rules,
+            producer: None,
+            consumer: None,
+            held: BTreeMap::new(),
+            rebalance: Arc::default(),
+            report: Arc::default(),
+        }
+    }
+
+    fn properties(&self) -> rdkafka::ClientConfig {
+        let mut properties = rdkafka::ClientConfig::new();
+        for (name, value) in COMMON {
+            properties.set(*name, *value);
+        }
+        properties.set("bootstrap.servers", self.config.bootstrap.join(","));
+        properties.set("client.id", &self.config.client_id);
+        properties.set_log_level(RDKafkaLogLevel::Emerg);
+        properties
+    }
+
+    fn finish(&self, mut properties: rdkafka::ClientConfig) -> rdkafka::ClientConfig {
+        for (name, value) in &self.config.properties {
+            properties.set(name, value);
+        }
+        properties
+    }
+
+    fn error(&self, error: &KafkaError) -> LogError {
+        let code = error.rdkafka_error_code().map_or_else(|| "CLIENT".to_owned(), code_name);
+        let definite = self.rules.iter().any(|rule| rule.code == code && rule.definite);
+        LogError { code, definite, message: error.to_string() }
+    }
+
+    fn producer(&mut self) -> Result<&BaseProducer<Reports>, LogError> {
+        if self.producer.is_none() {
+            let mut properties = self.properties();
+            properties
+                .set("acks", &self.config.acks)
+                .set("enable.idempotence", self.config.idempotence.to_string())
+                .set("message.timeout.ms", self.config.delivery_timeout.as_millis().to_string())
+                .set("request.timeout.ms", "3000")
+                .set("linger.ms", "0");
+            let made = self.finish(properties).create_with_context(Reports(Arc::clone(&self.report)));
+            self.producer = Some(made.map_err(|e| self.error(&e))?);
+        }
+        Ok(self.producer.as_ref().expect("just made"))
+    }
+
+    fn consumer(&mut self) -> Result<&BaseConsumer<Rebalances>, LogError> {
+        if self.consumer.is_none() {
+            let isolation = match self.config.isolation {
+                Isolation::ReadCommitted => "read_committed",
+                Isolation::ReadUncommitted => "read_uncommitted",
+            };
+            let mut properties = self.properties();
+            properties
+                .set("group.id", &self.config.group_id)
+                .set("isolation.level", isolation)
+                .set("enable.auto.commit", "false")
+                .set("auto.offset.reset", "earliest")
+                .set("check.crcs", "true")
+                .set("session.timeout.ms", "6000")
+                .set("heartbeat.interval.ms", "1000")
+                .set("fetch.wait.max.ms", "100")
+                .set("fetch.error.backoff.ms", "50");
+            let context = Rebalances { config: self.config.clone(), seen: Arc::clone(&self.rebalance) };
+            let made = self.finish(properties).create_with_context(context);
+            self.consumer = Some(made.map_err(|e| self.error(&e))?);
+        }
+        Ok(self.consumer.as_ref().expect("just made"))
+    }
+
+    fn create_now(&mut self, keys: &[Key]) -> Result<(), LogError> {
+        let admin: AdminClient<DefaultClientContext> =
+            self.finish(self.properties()).create().map_err(|e| self.error(&e))?;
+        let names: BTreeSet<String> = keys.iter().map(|key| self.config.topic_partition(*key).0).collect();
+        let partitions = i32::try_from(self.config.partitions_per_topic).expect("a handful of partitions");
+        let replicas = i32::from(self.config.replication_factor);
+        let topics: Vec<NewTopic<'_>> =
+            names.iter().map(|name| NewTopic::new(name, partitions, TopicReplication::Fixed(replicas))).collect();
+        let options = AdminOptions::new()
+            .operation_timeout(Some(CREATE_TIMEOUT))
+            .request_timeout(Some(CREATE_TIMEOUT + ASK_TIMEOUT));
+        let results =
+            block_on(admin.create_topics(&topics, &options)).map_err(|e| self.error(&e))?;
+        for result in results {
+            match result {
+                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
+                Err((_, code)) => return Err(self.error(&KafkaError::AdminOp(code))),
+            }
+        }
+        Ok(())
+    }
+
+    fn send_now(&mut self, key: Key, value: Value) -> Result<Option<Offset>, LogError> {
+        let (topic, partition) = self.config.topic_partition(key);
+        let deadline = Instant::now() + self.config.delivery_timeout + REPORT_GRACE;
+        *self.report.lock().expect("no holder panics") = None;
+        let payload = value.to_string();
+        let record: BaseRecord<'_, (), String> = BaseRecord::to(&topic).partition(partition).payload(&payload);
+        if let Err((error, _)) = self.producer()?.send(record) {
+            // It was never queued, so nothing was ever tried.
+            return Err(LogError { definite: true, ..self.error(&error) });
+        }
+        loop {
+            self.producer()?.poll(Duration::from_millis(100));
+            match self.report.lock().expect("no holder panics").take() {
+                Some(Ok(offset)) => return Ok((offset.0 >= 0).then_some(offset)),
+                Some(Err(code)) => return Err(self.error(&KafkaError::MessageProduction(code))),
+                None if Instant::now() > deadline => {
+                    let message = format!("no delivery report within {:?}", self.config.delivery_timeout);
+                    return Err(LogError { code: "NO_DELIVERY_REPORT".to_owned(), definite: false, message });
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn poll_now(&mut self) -> Result<Polled, LogError> {
+        let deadline = Instant::now() + self.config.poll_timeout;
+        let mut polled = Polled::default();
+        let mut records = 0;
+        self.consumer()?;
+        while records < self.config.max_poll_records {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let wait = if records == 0 { left } else { left.min(MORE) };
+            let consumer = self.consumer.as_ref().expect("made above");
+            let message = consumer.poll(wait);
+            // A rebalance that this very call served happened before its message was delivered.
+            let rebalance = std::mem::take(&mut *self.rebalance.lock().expect("no holder panics"));
+            for event in &rebalance {
+                for key in &event.keys {
+                    match event.kind.as_str() {
+                        "assigned" => self.held.insert(*key, None),
+                        _ => self.held.remove(key),
+                    };
+                }
+            }
+            polled.rebalance.extend(rebalance);
+            match message {
+                None if wait.is_zero() || records > 0 => break,
+                None => {}
+                Some(Ok(message)) => {
+                    let Some(key) = self.config.key(message.topic(), message.partition()) else { continue };
+                    let offset = Offset(message.offset());
+                    let value = parse(message.payload());
+                    self.held.insert(key, Some(Offset(offset.0 + 1)));
+                    match polled.reads.iter_mut().find(|(k, _)| *k == key) {
+                        Some((_, group)) => group.push((offset, value)),
+                        None => polled.reads.push((key, vec![(offset, value)])),
+                    }
+                    records += 1;
+                }
+                // Lost connections come back by themselves; what matters is whether records arrive in time.
+                Some(Err(error)) if is_connection_trouble(&error) => {}
+                // Records that were delivered count; an error that lasts is met again by the next poll.
+                Some(Err(_)) if records > 0 => break,
+                Some(Err(error)) => return Err(self.error(&error)),
+            }
+        }
+        Ok(polled)
+    }
+
+    fn assign_now(&mut self, keys: &[Key], from_beginning: bool) -> Result<(), LogError> {
+        let held: BTreeMap<Key, Option<Offset>> = keys
+            .iter()
+            .map(|key| (*key, self.held.get(key).copied().flatten().filter(|_| !from_beginning)))
+            .collect();
+        let list = self.list(held.iter().map(|(key, position)| {
+            (*key, position.map_or(RdOffset::Beginning, |position| RdOffset::Offset(position.0)))
+        }))?;
+        let consumer = self.consumer()?;
+        consumer.unsubscribe();
+        consumer.assign(&list).map_err(|e| self.error(&e))?;
+        self.held = held;
+        Ok(())
+    }
+
+    fn subscribe_now(&mut self, keys: &[Key]) -> Result<(), LogError> {
+        let topics: BTreeSet<String> = keys.iter().map(|key| self.config.topic_partition(*key).0).collect();
+        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+        self.consumer()?.subscribe(&topics).map_err(|e| self.error(&e))
+    }
+
+    fn commit_now(&mut self) -> Result<Vec<(Key, Offset)>, LogError> {
+        let offsets: Vec<(Key, Offset)> =
+            self.held.iter().filter_map(|(key, position)| Some((*key, (*position)?))).collect();
+        if !offsets.is_empty() {
+            let list = self.list(offsets.iter().map(|(key, offset)| (*key, RdOffset::Offset(offset.0))))?;
+            self.consumer()?.commit(&list, CommitMode::Sync).map_err(|e| self.error(&e))?;
+        }
+        Ok(offsets)
+    }
+
+    fn progress_now(&mut self) -> Result<Vec<Progress>, LogError> {
+        let held = self.held.clone();
+        held.into_iter()
+            .map(|(key, position)| {
+                let (topic, partition) = self.config.topic_partition(key);
+                let watermarks = self.consumer()?.fetch_watermarks(&topic, partition, ASK_TIMEOUT);
+                let (begin, end) = watermarks.map_err(|e| self.error(&e))?;
+                let position = position.unwrap_or(Offset(begin));
+                Ok(Progress { key, position, end: Offset(end) })
+            })
+            .collect()
+    }
+
+    fn list(&self, keys: impl Iterator<Item = (Key, RdOffset)>) -> Result<TopicPartitionList, LogError> {
+        let mut list = TopicPartitionList::new();
+        for (key, offset) in keys {
+            let (topic, partition) = self.config.topic_partition(key);
+            list.add_partition_offset(&topic, partition, offset).map_err(|e| self.error(&e))?;
+        }
+        Ok(list)
+    }
+}
+
+impl Log for KafkaLog {
+    fn create<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>> {
+        Box::pin(ready(self.create_now(keys)))
+    }
+    fn send(&mut self, key: Key, value: Value) -> LocalFuture<'_, Result<Option<Offset>, LogError>> {
+        Box::pin(ready(self.send_now(key, value)))
+    }
+    fn poll(&mut self) -> LocalFuture<'_, Result<Polled, LogError>> {
+        Box::pin(ready(self.poll_now()))
+    }
+    fn assign<'a>(&'a mut self, keys: &'a [Key], from_beginning: bool) -> LocalFuture<'a, Result<(), LogError>> {
+        Box::pin(ready(self.assign_now(keys, from_beginning)))
+    }
+    fn subscribe<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>> {
+        Box::pin(ready(self.subscribe_now(keys)))
+    }
+    fn commit_offsets(&mut self) -> LocalFuture<'_, Result<Vec<(Key, Offset)>, LogError>> {
+        Box::pin(ready(self.commit_now()))
+    }
+    fn progress(&mut self) -> LocalFuture<'_, Result<Vec<Progress>, LogError>> {
+        Box::pin(ready(self.progress_now()))
+    }
+}
+
+/// What was sent, read back. Whatever else stands in a record was not sent by riprap: a value that no workload uses
+/// makes the checker say so.
+fn parse(payload: Option<&[u8]>) -> Value {
+    match payload {
+        None => Value::NIL,
+        Some(bytes) => {
+            let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+            number.map_or(Value(-1), Value)
+        }
+    }
+}
+
+/// The name of an error as Kafka and librdkafka write it: `MessageTimedOut` is `MESSAGE_TIMED_OUT`.
+fn code_name(code: RDKafkaErrorCode) -> String {
+    let mut name = String::new();
+    for c in format!("{code:?}").chars() {
+        if c.is_ascii_uppercase() && name.chars().last().is_some_and(|last| last.is_ascii_lowercase()) {
+            name.push('_');
+        }
+        name.push(c.to_ascii_uppercase());
+    }
+    name
+}
+
+/// Whether an error only says that a connection is gone, or that nothing is there yet.
+fn is_connection_trouble(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{
+        AllBrokersDown, BrokerTransportFailure, OperationTimedOut, PollExceeded, Resolve, UnknownPartition,
+        UnknownTopic, UnknownTopicOrPartition,
+    };
+    match error.rdkafka_error_code() {
+        // A topic that was just made is not known everywhere at once; librdkafka goes on asking.
+        Some(UnknownTopicOrPartition | UnknownTopic | UnknownPartition) => true,
+        Some(AllBrokersDown | BrokerTransportFailure | OperationTimedOut | Resolve) => true,
+        Some(PollExceeded) => false,
+        _ => false,
+    }
+}
+
+/// Hears how the one record under way ended.
+struct Reports(Arc<Mutex<Option<Report>>>);
+
+impl ClientContext for Reports {}
+
+impl ProducerContext for Reports {
+    type DeliveryOpaque = ();
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        let report = match result {
+            Ok(message) => Ok(Offset(message.offset())),
+            Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
+        };
+        *self.0.lock().expect("no holder panics") = Some(report);
+    }
+}
+
+/// Hears what the group gives and takes.
+struct Rebalances {
+    config: ClientConfig,
+    seen: Arc<Mutex<Vec<Rebalance>>>,
+}
+
+impl ClientContext for Rebalances {}
+
+impl ConsumerContext for Rebalances {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &RdRebalance<'_>) {
+        let (kind, list) = match rebalance {
+            RdRebalance::Assign(list) => ("assigned", list),
+            RdRebalance::Revoke(list) if consumer.assignment_lost() => ("lost", list),
+            RdRebalance::Revoke(list) => ("revoked", list),
+            RdRebalance::Error(_) => return,
+        };
+        let keys =
+            list.elements().iter().filter_map(|part| self.config.key(part.topic(), part.partition())).collect();
+        self.seen.lock().expect("no holder panics").push(Rebalance { kind: kind.to_owned(), keys });
+    }
+}
+
+/// Waits for one of librdkafka's own futures, which its background thread completes.
+fn block_on<F: Future>(future: F) -> F::Output {
+    use std::task::{Context, Poll, Wake, Waker};
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_codes_have_kafkas_names() {
+        for (code, name) in [
+            (RDKafkaErrorCode::MessageTimedOut, "MESSAGE_TIMED_OUT"),
+            (RDKafkaErrorCode::NotLeaderForPartition, "NOT_LEADER_FOR_PARTITION"),
+            (RDKafkaErrorCode::OutOfOrderSequenceNumber, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+        ] {
+            assert_eq!(code_name(code), name);
+        }
+    }
+
+    #[test]
+    fn foreign_payloads_are_not_mistaken_for_values() {
+        assert_eq!(parse(Some(b"17")), Value(17));
+        assert_eq!(parse(None), Value::NIL);
+        assert_eq!(parse(Some(b"17x")), Value(-1));
+        assert_eq!(parse(Some(&[0xff])), Value(-1));
+    }
+}

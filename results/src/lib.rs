@@ -1,1 +1,44 @@
-//! The store, the report, plots and progress.
+//! What is left of a run: its files, its report, its plots, and what the terminal says of it.
+//!
+//! A run goes through this crate in this order:
+//!
+//! - [`Store::create`] makes its folder; [`RunDir`] writes `test.json`, `plan.json`, the history op by op, the log;
+//! - [`Progress`] is fed every op and shows where the run stands;
+//! - [`Faults`] and [`Phase`]s, attached to the verdict as its parts, say what was when;
+//! - [`publish`] writes `results.json`, the plots and `report.html`; [`summary()`] is what the terminal says at the end.
+//!
+//! All of it can be made again from the files alone: `riprap report` opens the run's folder and calls [`publish`].
+
+mod progress;
+mod record;
+mod report;
+mod store;
+mod summary;
+mod terminal;
+mod timeline;
+
+pub use progress::{Progress, State};
+pub use record::TestRecord;
+pub use report::{ReportInput, report};
+pub use store::{DEFAULT_ROOT, HistoryWriter, RunDir, Store, StoreError, json_text, utc_text};
+pub use summary::summary;
+pub use terminal::Paint;
+pub use timeline::{FaultRecord, FaultSpan, Faults, Phase};
+
+use riprap_checker::Verdict;
+use riprap_core::History;
+use std::path::PathBuf;
+
+/// Writes what a run came to: `results.json`, the plots, `report.html`. Returns the report's path.
+///
+/// The verdict's parts `phases` and `faults`, as [`Phase`]s and [`Faults`] attach them, are what plots and report show.
+pub fn publish(
+    run: &RunDir,
+    test: &TestRecord,
+    verdict: &Verdict,
+    history: &History,
+) -> Result<PathBuf, StoreError> {
+    run.write_results(verdict)?;
+    let html = report(&ReportInput { test, verdict, history });
+    run.write_report(&html)
+}

@@ -1,0 +1,321 @@
+//! The files of runs: `<root>/<system>-<workload>/<UTC time>-<seed>/`, and `<root>/latest`, which points at the newest.
+//!
+//! ```text
+//! test.json       every knob, versions, seed, git commit        plan.json     operations and faults as run
+//! history.jsonl   one op a line                                 results.json  the verdict
+//! report.html     self-contained                                plots/*.svg
+//! nodes/<n>/      a node's logs and configuration               riprap.log
+//! ```
+//!
+//! Nothing else writes into a run's folder, but a node into its own. Files that are written as a whole appear as a
+//! whole: under a temporary name first, then renamed. What is appended (history, log) goes to the operating system
+//! line by line, so that the end of the harness, in whatever way, loses at most the line that it was writing.
+//!
+//! What it does not do: wait for the disk. A power failure may take the last seconds of a history with it.
+
+use crate::record::TestRecord;
+use riprap_checker::Verdict;
+use riprap_core::history::write_op;
+use riprap_core::plan::Plan;
+use riprap_core::{NodeId, Op};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// Where runs go if nobody says otherwise.
+pub const DEFAULT_ROOT: &str = "results/runs";
+
+/// So many runs of one seed in one second get a folder each; more is a loop gone wild.
+const MAX_SAME_SECOND: u32 = 1000;
+
+/// A file of the store could not be read or written: what was being done, to which path, and why it failed, in one line.
+#[derive(Debug, Error)]
+#[error("{doing} {}: {source}", path.display())]
+pub struct StoreError {
+    /// `create`, `write`, `append to`, `read`, ...
+    pub doing: &'static str,
+    /// Which file or folder.
+    pub path: PathBuf,
+    /// What the operating system, or the parser, says.
+    pub source: io::Error,
+}
+
+impl StoreError {
+    fn new(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
+        StoreError { doing, path: path.to_owned(), source }
+    }
+}
+
+/// The folder of all runs.
+pub struct Store;
+
+impl Store {
+    /// Makes the folder of a new run and points `latest` at it.
+    ///
+    /// `system` and `workload` name it, as does the time when the run began; a run of the same second and seed gets a
+    /// number after that.
+    pub fn create(
+        root: &Path,
+        system: &str,
+        workload: &str,
+        began: SystemTime,
+        seed: u64,
+    ) -> Result<RunDir, StoreError> {
+        let family = root.join(format!("{}-{}", file_name(system), file_name(workload)));
+        fs::create_dir_all(&family).map_err(|e| StoreError::new("create", &family, e))?;
+        let name = format!("{}-{seed}", utc_compact(began));
+        let dir = create_new_dir(&family, &name)?;
+        let run = RunDir::with_log(dir)?;
+        point_latest(root, &run.path)?;
+        Ok(run)
+    }
+}
+
+/// Makes `parent/name`, or `parent/name-2`, ... if that exists.
+fn create_new_dir(parent: &Path, name: &str) -> Result<PathBuf, StoreError> {
+    let mut dir = parent.join(name);
+    for n in 2..=MAX_SAME_SECOND {
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => dir = parent.join(format!("{name}-{n}")),
+            Err(e) => return Err(StoreError::new("create", &dir, e)),
+        }
+    }
+    Err(StoreError::new("create", &dir, io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Points `<root>/latest` at a run, by a relative link, so that the store can be moved; in one step, so that there is
+/// no moment without it.
+fn point_latest(root: &Path, run: &Path) -> Result<(), StoreError> {
+    let latest = root.join("latest");
+    let target = run.strip_prefix(root).expect("a run lies below its store's root");
+    let unique = target.to_string_lossy().replace('/', "-");
+    let temporary = root.join(format!(".latest-{unique}"));
+    std::os::unix::fs::symlink(target, &temporary).map_err(|e| StoreError::new("link", &temporary, e))?;
+    fs::rename(&temporary, &latest).map_err(|e| {
+        // Best effort: the rename's error says what is wrong, and a stray link harms nobody.
+        let _ = fs::remove_file(&temporary);
+        StoreError::new("link", &latest, e)
+    })
+}
+
+/// A name as part of a file's name: whatever is no letter, digit or one of `.@_-` becomes `_`.
+fn file_name(name: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "@._-".contains(c) { c } else { '_' };
+    name.chars().map(safe).collect()
+}
+
+/// `20261129T165530Z`.
+fn utc_compact(time: SystemTime) -> String {
+    let [year, month, day, hour, minute, second] = utc(time);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// `2026-11-29 16:55:30 UTC`.
+pub fn utc_text(time: SystemTime) -> String {
+    let [year, month, day, hour, minute, second] = utc(time);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Year, month, day, hour, minute, second. A time before 1970 counts as its first second.
+///
+/// Days become a date by counting in 400-year eras of 146,097 days that begin on a 1st of March, so that the leap day
+/// is a year's last. Source: H. Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`.
+fn utc(time: SystemTime) -> [u64; 6] {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, second_of_day) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    [year, month, day, second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60]
+}
+
+/// The folder of one run. Shared freely between threads.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    log: Mutex<Option<File>>,
+}
+
+impl RunDir {
+    /// The folder of a run that is over, to be read and to be given another report. Errors: no such folder.
+    pub fn open(path: &Path) -> Result<RunDir, StoreError> {
+        let kind = fs::metadata(path).map_err(|e| StoreError::new("open", path, e))?;
+        if !kind.is_dir() {
+            return Err(StoreError::new("open", path, io::ErrorKind::NotADirectory.into()));
+        }
+        Ok(RunDir { path: path.to_owned(), log: Mutex::new(None) })
+    }
+
+    fn with_log(path: PathBuf) -> Result<RunDir, StoreError> {
+        let log = append_to(&path.join("riprap.log"))?;
+        Ok(RunDir { path, log: Mutex::new(Some(log)) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `test.json`: what was asked for.
+    pub fn write_test(&self, test: &TestRecord) -> Result<(), StoreError> {
+        self.write_json("test.json", test)
+    }
+
+    /// `test.json` of a run that is over.
+    pub fn read_test(&self) -> Result<TestRecord, StoreError> {
+        self.read_json("test.json")
+    }
+
+    /// `plan.json`: what the seed came to.
+    pub fn write_plan(&self, plan: &Plan) -> Result<(), StoreError> {
+        self.write_json("plan.json", plan)
+    }
+
+    /// `plan.json` of a run that is over.
+    pub fn read_plan(&self) -> Result<Plan, StoreError> {
+        self.read_json("plan.json")
+    }
+
+    /// `results.json`: what came of it.
+    pub fn write_results(&self, verdict: &Verdict) -> Result<(), StoreError> {
+        self.write_json("results.json", verdict)
+    }
+
+    /// `results.json` of a run that is over.
+    pub fn read_results(&self) -> Result<Verdict, StoreError> {
+        self.read_json("results.json")
+    }
+
+    /// `report.html`. Returns its path.
+    pub fn write_report(&self, html: &str) -> Result<PathBuf, StoreError> {
+        self.write_whole("report.html", html.as_bytes())
+    }
+
+    /// `plots/<name>.svg`. Returns its path.
+    pub fn write_plot(&self, name: &str, svg: &str) -> Result<PathBuf, StoreError> {
+        self.make_dir("plots")?;
+        self.write_whole(&format!("plots/{name}.svg"), svg.as_bytes())
+    }
+
+    /// `history.jsonl`, to be written as it happens.
+    pub fn history_writer(&self) -> Result<HistoryWriter, StoreError> {
+        HistoryWriter::create(self.history_path())
+    }
+
+    /// Where the history is.
+    pub fn history_path(&self) -> PathBuf {
+        self.path.join("history.jsonl")
+    }
+
+    /// A node's folder, made if need be: its logs and configuration are its own.
+    pub fn node_dir(&self, node: NodeId) -> Result<PathBuf, StoreError> {
+        self.make_dir(&format!("nodes/{node}"))
+    }
+
+    /// Adds a line to `riprap.log`, with the run's time and the number of ops begun or ended before it: two runs of a
+    /// seed are compared line by line. A line end inside it is written as `\n`. Nothing on a run that was opened.
+    pub fn log(&self, time_ns: u64, op_index: u64, line: &str) -> Result<(), StoreError> {
+        // A panic elsewhere while the log was held leaves at most a cut line in it.
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(log) = log.as_mut() else { return Ok(()) };
+        let line = line.replace('\r', "\\r").replace('\n', "\\n");
+        let (second, microsecond) = (time_ns / 1_000_000_000, time_ns / 1_000 % 1_000_000);
+        let text = format!("{second}.{microsecond:06} #{op_index} {line}\n");
+        log.write_all(text.as_bytes())
+            .map_err(|e| StoreError::new("append to", &self.path.join("riprap.log"), e))
+    }
+
+    fn make_dir(&self, name: &str) -> Result<PathBuf, StoreError> {
+        let dir = self.path.join(name);
+        fs::create_dir_all(&dir).map_err(|e| StoreError::new("create", &dir, e))?;
+        Ok(dir)
+    }
+
+    fn write_json(&self, name: &str, content: &impl Serialize) -> Result<(), StoreError> {
+        self.write_whole(name, json_text(content).as_bytes()).map(drop)
+    }
+
+    fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<T, StoreError> {
+        let path = self.path.join(name);
+        let text = fs::read(&path).map_err(|e| StoreError::new("read", &path, e))?;
+        serde_json::from_slice(&text)
+            .map_err(|e| StoreError::new("read", &path, io::Error::new(io::ErrorKind::InvalidData, e)))
+    }
+
+    fn write_whole(&self, name: &str, content: &[u8]) -> Result<PathBuf, StoreError> {
+        let path = self.path.join(name);
+        let temporary = self.path.join(format!("{name}.part"));
+        let written = fs::write(&temporary, content).and_then(|()| fs::rename(&temporary, &path));
+        written.map_err(|e| {
+            // Best effort, for the room it takes on a disk that may be full.
+            let _ = fs::remove_file(&temporary);
+            StoreError::new("write", &path, e)
+        })?;
+        Ok(path)
+    }
+}
+
+/// JSON as it stands in the store's files and on the terminal: indented, with a line end.
+pub fn json_text(content: &impl Serialize) -> String {
+    let mut text =
+        serde_json::to_string_pretty(content).expect("it has string keys and nothing that can fail");
+    text.push('\n');
+    text
+}
+
+fn append_to(path: &Path) -> Result<File, StoreError> {
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map_err(|e| StoreError::new("create", path, e))
+}
+
+/// Writes a history, op by op.
+///
+/// Each op is one `write(2)`: what [`HistoryWriter::append`] returned for survives the end of the harness, and it costs
+/// a microsecond or two, little beside the op itself.
+#[derive(Debug)]
+pub struct HistoryWriter {
+    path: PathBuf,
+    file: File,
+    line: Vec<u8>,
+    /// The length of the file up to its last whole line.
+    whole_bytes: u64,
+    /// Set by the first failure: a history with a hole in its middle would be judged as if it were whole.
+    broken: bool,
+}
+
+impl HistoryWriter {
+    /// Begins a history in a new file. Errors: it exists, or cannot be made.
+    pub fn create(path: PathBuf) -> Result<HistoryWriter, StoreError> {
+        let opened = OpenOptions::new().create_new(true).append(true).open(&path);
+        let file = opened.map_err(|e| StoreError::new("create", &path, e))?;
+        Ok(HistoryWriter { path, file, line: Vec::new(), whole_bytes: 0, broken: false })
+    }
+
+    /// Adds an op. Once it has failed it fails ever after, and the file ends with the last op that was written whole.
+    pub fn append(&mut self, op: &Op) -> Result<(), StoreError> {
+        if self.broken {
+            let why = io::Error::other("an op before this one could not be written");
+            return Err(StoreError::new("append to", &self.path, why));
+        }
+        self.line.clear();
+        write_op(&mut self.line, op).expect("writing into memory does not fail");
+        if let Err(e) = self.file.write_all(&self.line) {
+            self.broken = true;
+            // Best effort: a reader drops a cut last line anyway.
+            let _ = self.file.set_len(self.whole_bytes);
+            return Err(StoreError::new("append to", &self.path, e));
+        }
+        self.whole_bytes += self.line.len() as u64;
+        Ok(())
+    }
+}

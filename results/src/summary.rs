@@ -1,0 +1,117 @@
+//! The last lines of a run, on stdout: the verdict, why, what was found, and how to see it again.
+//!
+//! ```text
+//! invalid   broker queue, 5012 ok of 5029 ops
+//!
+//!   lost-write   3   key 5 value 17 acked at offset 12 (op 31) was read by nobody, though op 88 read offset 14.
+//!   int-send-skip   12   (allowed)
+//!
+//! seed     42
+//! report   results/runs/broker-queue/20261129T165530Z-42/report.html
+//! again    riprap test --defect zero-offset --seed 42
+//! ```
+
+use crate::record::TestRecord;
+use crate::terminal::{Colour, Paint};
+use riprap_checker::{Anomaly, Valid, Verdict};
+use std::path::Path;
+
+/// Reasons shown; the rest are in the report.
+const MAX_WHY: usize = 10;
+/// Columns of a story; the whole of it is in the report.
+const MAX_STORY_CHARS: usize = 300;
+
+/// The last lines of a run. `report` is `None` where none was made, as by `riprap check`; so is `test`.
+pub fn summary(verdict: &Verdict, test: Option<&TestRecord>, report: Option<&Path>, paint: Paint) -> String {
+    let mut text = headline(verdict, test, paint);
+    for why in other_reasons(verdict).take(MAX_WHY) {
+        text.push_str(&format!("  {}\n", one_line(why)));
+    }
+    let anomalies = worst_first(verdict);
+    if !anomalies.is_empty() {
+        text.push('\n');
+    }
+    let name_width = anomalies.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let count_width = anomalies.iter().map(|(_, anomaly)| anomaly.count.to_string().len()).max().unwrap_or(0);
+    for (name, anomaly) in anomalies {
+        let colour = if anomaly.allowed { paint.dim() } else { paint.red() };
+        let story = match (anomaly.allowed, anomaly.examples.first()) {
+            (true, _) => "allowed by what the run asked for".to_owned(),
+            (false, Some(example)) => first_sentence(&example.story),
+            (false, None) => String::new(),
+        };
+        let line = format!(
+            "{}   {:>count_width$}   {story}",
+            colour.paint(&format!("{name:<name_width$}")),
+            anomaly.count
+        );
+        text.push_str(&format!("  {}\n", line.trim_end()));
+    }
+    let mut facts = Vec::new();
+    if let Some(test) = test {
+        facts.push(("seed", test.config.seed.to_string()));
+    }
+    if let Some(report) = report {
+        facts.push(("report", report.display().to_string()));
+    }
+    if let Some(test) = test {
+        facts.push(("again", test.command()));
+    }
+    if !facts.is_empty() {
+        text.push('\n');
+    }
+    for (name, fact) in facts {
+        text.push_str(&format!("{} {fact}\n", paint.dim().paint(&format!("{name:<8}"))));
+    }
+    text
+}
+
+fn headline(verdict: &Verdict, test: Option<&TestRecord>, paint: Paint) -> String {
+    let about =
+        test.map(|test| format!("{} {}, ", test.config.system, test.config.workload)).unwrap_or_default();
+    let completed = verdict.stats.by_f.values().map(|kinds| kinds.ok + kinds.fail + kinds.info).sum::<u64>();
+    let ok: u64 = verdict.stats.by_f.values().map(|kinds| kinds.ok).sum();
+    let word = verdict_colour(verdict.valid, paint).paint(&verdict.valid.to_string());
+    format!("{word}   {about}{ok} of {completed} ops ok\n")
+}
+
+fn verdict_colour(valid: Valid, paint: Paint) -> Colour {
+    match valid {
+        Valid::True => paint.bold_green(),
+        Valid::Unknown => paint.bold_yellow(),
+        Valid::False => paint.bold_red(),
+    }
+}
+
+/// Forbidden ones first, then by how much they hurt, then by name.
+pub(crate) fn worst_first(verdict: &Verdict) -> Vec<(&str, &Anomaly)> {
+    let mut anomalies: Vec<_> =
+        verdict.anomalies.iter().map(|(name, anomaly)| (name.as_str(), anomaly)).collect();
+    anomalies.sort_by_key(|(_, anomaly)| (anomaly.allowed, std::cmp::Reverse(anomaly.severity)));
+    anomalies
+}
+
+/// The reasons that are not an anomaly's own story, which stands in the anomaly's line already.
+pub(crate) fn other_reasons(verdict: &Verdict) -> impl Iterator<Item = &str> {
+    let of_anomaly = |why: &&str| {
+        let name = why.split([':', ',']).next().unwrap_or_default();
+        verdict.anomalies.get(name).is_some_and(|anomaly| !anomaly.allowed)
+    };
+    verdict.why.iter().map(String::as_str).filter(move |why| !of_anomaly(why))
+}
+
+/// Up to the first full stop that ends a sentence, and not too long.
+fn first_sentence(story: &str) -> String {
+    let story = one_line(story);
+    let end = story.find(". ").map_or(story.len(), |at| at + 1);
+    let sentence = &story[..end];
+    if sentence.chars().count() <= MAX_STORY_CHARS {
+        return sentence.to_owned();
+    }
+    sentence.chars().take(MAX_STORY_CHARS).chain("…".chars()).collect()
+}
+
+/// Without what would break the line or control the terminal.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,172 @@
+//! What was when: the phases of a run and the time that each fault was at work.
+//!
+//! Both are parts of `results.json`, so that a report can be made again from the files alone:
+//!
+//! ```text
+//! "phases": [{"name":"main","from":0,"until":30000000000}, ...]
+//! "faults": {"kill":{"strikes":2,"took_effect":2,"spans":[
+//!     {"from":1,"until":2,"target":["n2"],"took_effect":true,"evidence":{...}}, ...]}}
+//! ```
+
+use riprap_checker::Verdict;
+use riprap_core::fault::FaultInfo;
+use riprap_core::history::OpRef;
+use riprap_core::op::{Kind, Process};
+use riprap_core::{History, OpValue};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// A phase of a run. Units: nanoseconds since the run began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Phase {
+    /// `deploy`, `main`, `heal`, `drain`.
+    pub name: String,
+    /// When it began.
+    #[serde(rename = "from")]
+    pub from_ns: i64,
+    /// When it was over.
+    #[serde(rename = "until")]
+    pub until_ns: i64,
+}
+
+/// Every fault of a run, by its name.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Faults(pub BTreeMap<String, FaultRecord>);
+
+/// What one fault did.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct FaultRecord {
+    /// How often it struck.
+    pub strikes: u64,
+    /// How many of these a probe saw.
+    pub took_effect: u64,
+    /// From each strike to what healed it.
+    pub spans: Vec<FaultSpan>,
+}
+
+/// One strike.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FaultSpan {
+    /// When it was about to strike. Units: nanoseconds since the run began.
+    #[serde(rename = "from")]
+    pub from_ns: i64,
+    /// When it was healed; `None` if it never was.
+    #[serde(rename = "until")]
+    pub until_ns: Option<i64>,
+    /// What it was aimed at.
+    pub target: Json,
+    /// Whether a probe saw it; `None` if the run ended before anybody could tell.
+    pub took_effect: Option<bool>,
+    /// What the probe saw.
+    pub evidence: Json,
+}
+
+impl Faults {
+    /// The faults that a history tells of. `infos` says which words strike and which heal.
+    ///
+    /// The completion of a strike has the value `{"took_effect": bool, "evidence": ...}`; one with an error did not
+    /// take effect.
+    pub fn of(history: &History, infos: &[&FaultInfo]) -> Faults {
+        let mut faults = Faults::default();
+        for op in history.ops().filter(|op| op.process() == Process::Nemesis && op.kind() == Kind::Invoke) {
+            let word = op.f().name();
+            if let Some(info) = infos.iter().find(|info| info.strike_f == word) {
+                let record = faults.0.entry(info.name.to_owned()).or_default();
+                record.end_open(op.time_ns());
+                record.add(span_of(op));
+            } else if let Some(info) = infos.iter().find(|info| info.heal_f == word) {
+                let healed_ns = op.partner().unwrap_or(op).time_ns();
+                faults.0.entry(info.name.to_owned()).or_default().end_open(healed_ns);
+            }
+        }
+        // A heal alone is the final one of a fault that never struck.
+        faults.0.retain(|_, record| record.strikes > 0);
+        faults
+    }
+
+    /// All strikes with their fault's name, in the order of time.
+    pub fn spans(&self) -> Vec<(&str, &FaultSpan)> {
+        let by_fault =
+            self.0.iter().flat_map(|(name, record)| record.spans.iter().map(|span| (name.as_str(), span)));
+        let mut spans: Vec<_> = by_fault.collect();
+        spans.sort_by_key(|(_, span)| span.from_ns);
+        spans
+    }
+
+    /// `unknown` if a strike cannot be proved to have taken effect: a run in which nothing happened says nothing.
+    pub fn verdict(&self) -> Verdict {
+        let inert = self.spans().into_iter().filter(|(_, span)| span.took_effect != Some(true));
+        Verdict::compose(inert.map(|(name, span)| {
+            let at_s = span.from_ns as f64 / 1e9;
+            let (target, evidence) = (brief(&span.target), brief(&span.evidence));
+            let why = match span.took_effect {
+                Some(_) => format!("{name} of {target} at {at_s:.1} s did not take effect: {evidence}"),
+                None => format!("{name} of {target} at {at_s:.1} s: nobody saw whether it took effect"),
+            };
+            Verdict::unknown("faults", why)
+        }))
+    }
+}
+
+impl FaultRecord {
+    fn add(&mut self, span: FaultSpan) {
+        self.strikes += 1;
+        self.took_effect += u64::from(span.took_effect == Some(true));
+        self.spans.push(span);
+    }
+
+    fn end_open(&mut self, until_ns: i64) {
+        for span in self.spans.iter_mut().filter(|span| span.until_ns.is_none()) {
+            span.until_ns = Some(until_ns);
+        }
+    }
+}
+
+fn span_of(strike: OpRef<'_>) -> FaultSpan {
+    let mut span = FaultSpan {
+        from_ns: strike.time_ns(),
+        until_ns: None,
+        target: strike.json().cloned().unwrap_or_default(),
+        took_effect: None,
+        evidence: Json::Null,
+    };
+    let Some(done) = strike.partner() else { return span };
+    if let Some(error) = done.extra().and_then(|extra| extra.error.as_ref()) {
+        span.took_effect = Some(false);
+        span.evidence = format!("{}: {}", error.code, error.message).into();
+    } else if let OpValue::Json(value) = done.to_op().value {
+        span.took_effect = value.get("took_effect").and_then(Json::as_bool);
+        span.evidence = value.get("evidence").cloned().unwrap_or(value);
+    }
+    span
+}
+
+/// JSON for humans, on one line and not long: `n1, n2`, `cut: n1, n2; heals: false`.
+pub(crate) fn brief(json: &Json) -> String {
+    const MAX_CHARS: usize = 240;
+    let text = readable(json, 0);
+    if text.chars().count() <= MAX_CHARS {
+        return text;
+    }
+    text.chars().take(MAX_CHARS).chain("...".chars()).collect()
+}
+
+fn readable(json: &Json, depth: usize) -> String {
+    let text = match json {
+        Json::Null => return "nothing".to_owned(),
+        Json::String(text) => return text.replace(['\n', '\r'], " "),
+        Json::Array(parts) => {
+            let parts: Vec<_> = parts.iter().map(|part| readable(part, depth + 1)).collect();
+            parts.join(", ")
+        }
+        Json::Object(fields) => {
+            let fields: Vec<_> =
+                fields.iter().map(|(name, part)| format!("{name}: {}", readable(part, depth + 1))).collect();
+            fields.join("; ")
+        }
+        other => return other.to_string(),
+    };
+    if depth == 0 { text } else { format!("({text})") }
+}

@@ -104,7 +104,6 @@ fn module(schema: &Schema) -> String {
     if !schema.apis.is_empty() {
         out.push_str("use super::ApiKey;\n");
     }
-    out.push_str("use crate::wire::{DecodeError, EncodeError, Reader, Wire, Writer};\n");
     let mut names = Vec::new();
     if uses(Base::Error) {
         names.push("ErrorCode");
@@ -116,8 +115,13 @@ fn module(schema: &Schema) -> String {
     if uses(Base::Uuid) {
         names.push("Uuid");
     }
-    let names = if names.len() == 1 { names[0].to_owned() } else { format!("{{{}}}", names.join(", ")) };
-    writeln!(out, "use crate::{names};").expect("a string");
+    let wire = "use crate::wire::{DecodeError, EncodeError, Reader, Wire, Writer};\n";
+    match names[..] {
+        // rustfmt sorts a list behind the module's path, but a single name before it.
+        [name] => write!(out, "use crate::{name};\n{wire}"),
+        _ => writeln!(out, "{wire}use crate::{{{}}};", names.join(", ")),
+    }
+    .expect("a string");
     for message in &schema.messages {
         let Versions { first, last } = message.versions;
         let api = schema.apis.iter().find(|api| message.name == format!("{}Request", api.name));

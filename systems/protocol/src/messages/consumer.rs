@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use crate::wire::{DecodeError, EncodeError, Reader, Wire, Writer};
 use crate::Message;
+use crate::wire::{DecodeError, EncodeError, Reader, Wire, Writer};
 
 /// Versions 0 to 3.
 #[derive(Clone, Debug, PartialEq)]

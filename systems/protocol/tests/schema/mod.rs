@@ -46,7 +46,7 @@ pub(crate) enum Base {
     Struct(usize),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Field {
     pub(crate) name: String,
     pub(crate) base: Base,
@@ -67,7 +67,7 @@ impl Field {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Struct {
     pub(crate) name: String,
     /// Every version in which some field holds this struct.
@@ -75,7 +75,7 @@ pub(crate) struct Struct {
     pub(crate) fields: Vec<Field>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Message {
     pub(crate) name: String,
     pub(crate) versions: Versions,
@@ -84,7 +84,7 @@ pub(crate) struct Message {
     pub(crate) structs: Vec<Struct>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Api {
     pub(crate) name: String,
     pub(crate) key: i16,
@@ -93,7 +93,7 @@ pub(crate) struct Api {
 }
 
 /// One file of tables.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Schema {
     pub(crate) stem: String,
     pub(crate) apis: Vec<Api>,
@@ -198,10 +198,30 @@ pub(crate) fn parse(stem: &str, text: &str) -> Result<Schema, SchemaError> {
                 Message { name: format!("{name}{suffix}"), versions, flexible_since, structs: Vec::new() };
             message.structs.push(Struct { name: message.name.clone(), versions, fields: Vec::new() });
             rest = fields(&mut message, 0, versions, 1, rest)?;
+            spread_versions(&mut message);
             schema.messages.push(message);
         }
     }
     Ok(schema)
+}
+
+/// Gives each struct all the versions in which some field holds it: one that is named again, and all within it, may be in
+/// more versions than where it was described.
+fn spread_versions(message: &mut Message) {
+    loop {
+        let mut structs = message.structs.clone();
+        for owner in &message.structs {
+            for field in &owner.fields {
+                if let Base::Struct(index) = field.base {
+                    structs[index].versions = structs[index].versions.hull(field.versions(owner.versions));
+                }
+            }
+        }
+        if structs == message.structs {
+            return;
+        }
+        message.structs = structs;
+    }
 }
 
 /// Reads the fields of one struct, which are the lines at `depth`, and returns the lines after them.
@@ -232,11 +252,7 @@ fn fields<'l, 't>(
             let index = match (known, has_fields) {
                 (Some(_), true) => return Err(line.error(format!("`{name}` was described above already"))),
                 (None, false) => return Err(line.error(format!("`{name}` is not described above, nor here"))),
-                (Some(index), false) => {
-                    let hull = message.structs[index].versions.hull(field_versions);
-                    message.structs[index].versions = hull;
-                    index
-                }
+                (Some(index), false) => index,
                 (None, true) => {
                     message.structs.push(Struct { name, versions: field_versions, fields: Vec::new() });
                     let index = message.structs.len() - 1;

@@ -204,7 +204,8 @@ pub fn max_request_size_bytes(api_key: i16) -> usize {
 /// Cuts what a connection delivers into frames.
 ///
 /// Holds at most one incomplete frame and what the caller pushed after it; a size above the limit is refused before
-/// its bytes are waited for. Nothing is reserved by the size field alone.
+/// its bytes are waited for. Nothing is reserved by the size field alone. Frames are views of the buffer that received
+/// them: one that is kept pins what arrived together with it.
 #[derive(Debug)]
 pub struct FrameReader {
     buf: BytesMut,

@@ -48,6 +48,18 @@ fn the_budget_is_the_whole_frames() {
 }
 
 #[test]
+fn strings_count_too() {
+    let element = size_of::<MetadataRequestTopic>();
+    let mut body = vec![0; 4_000];
+    let budget = Reader::budget_bytes(body.len());
+    let (topics, left_bytes) = (budget / element, budget % element);
+    let asked_bytes = left_bytes + 1;
+    body[..4].copy_from_slice(&(topics as u32).to_be_bytes());
+    body[4..6].copy_from_slice(&(asked_bytes as u16).to_be_bytes());
+    refused::<MetadataRequest>(0, &body, Kind::Budget { asked_bytes, left_bytes });
+}
+
+#[test]
 fn budgets() {
     let check = |frame_size_bytes: usize, expect: usize| {
         assert_eq!(Reader::budget_bytes(frame_size_bytes), expect);

@@ -1,0 +1,36 @@
+//! The local sandbox: a network of nodes on this machine, without root, containers or any external program.
+//!
+//! The program executes itself anew in user, mount, PID, network, IPC and UTS namespaces of its own ([`enter`]). There
+//! it makes a bridge, and for each node a network namespace with an address on it ([`Network`]); a node's servers are
+//! processes in that namespace ([`NodeProcess`]); partitions are a set of address pairs that the bridge drops. When the
+//! program ends, in whatever way, the kernel ends everything inside with it; the machine's own network is never touched.
+//!
+//! ```text
+//! machine                 sandbox
+//! riprap (outer) ──clone──> supervisor, PID 1
+//!                           riprap (harness), 10.77.0.1 on br0
+//!                             ├── node 0's server, 10.77.0.10 on eth0 of its own namespace
+//!                             └── node 1's server, 10.77.0.11 ...
+//! ```
+//!
+//! What is shared with the machine: the file system, the working directory, standard input and output, CPU and memory.
+//! Ports of nodes never clash, since each has its own; process ids and `/dev/shm` are the sandbox's own too.
+//!
+//! What it cannot do: give a node a file system or a clock of its own, or a user other than root-inside (unprivileged
+//! callers; servers that refuse to run as root need another way). Linux 5.6 or newer.
+
+mod enter;
+mod error;
+mod netlink;
+mod network;
+mod nft;
+mod probe;
+mod process;
+mod sys;
+
+pub use enter::{Entered, Inside, enter, probe};
+pub use error::{Remedy, SandboxError};
+pub use netlink::Refusal;
+pub use network::{Endpoint, MAX_NODES, Network, NodeIx};
+pub use probe::Reach;
+pub use process::{Ended, NodeProcess, ProcessError, ProcessSpec, ProcessState};

@@ -104,6 +104,20 @@ fn topic_name(name: &str) -> TopicName {
 
 const TOPIC_ID: Uuid = Uuid([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
 
+#[test]
+fn error_codes() {
+    let named = (-1..=i16::MAX).map(ErrorCode).filter(|code| code.name().is_some() && !code.is_none());
+    for code in named {
+        let theirs = kafka_protocol::ResponseError::try_from_code(code.0).expect("it is an error");
+        let name = format!("{theirs:?}").to_lowercase();
+        assert_eq!(code.to_string().replace('_', "").to_lowercase(), name);
+        // Kafka's ConcurrentTransactionsException is a RetriableException; the other crate says otherwise.
+        if code != ErrorCode::CONCURRENT_TRANSACTIONS {
+            assert_eq!(code.is_retriable(), theirs.is_retriable(), "{code}");
+        }
+    }
+}
+
 /// The same id in the notation that the other crate parses.
 const TOPIC_ID_TEXT: &str = "01020304-0506-0708-090a-0b0c0d0e0f10";
 

@@ -1,1 +1,9 @@
-//! The real cluster: the local sandbox.
+//! The real cluster: processes in a local sandbox, driven by real clients.
+//!
+//! [`sandbox`] makes a network of nodes on this machine without root or any external program; [`cluster`] runs a
+//! system's nodes in it; [`runner`] carries out what a generator decides, on threads, in real time.
+
+pub mod cluster;
+pub mod interrupt;
+pub mod runner;
+pub mod sandbox;

@@ -79,10 +79,10 @@ pub fn enter() -> Result<Entered, SandboxError> {
     static INSIDE: OnceLock<Inside> = OnceLock::new();
     static WAITING: Mutex<()> = Mutex::new(());
 
-    let Ok(_one_at_a_time) = WAITING.try_lock() else { return Err(SandboxError::Busy) };
     if let Some(inside) = INSIDE.get() {
         return Ok(Entered::Inside(inside.clone()));
     }
+    let Ok(_one_at_a_time) = WAITING.try_lock() else { return Err(SandboxError::Busy) };
     match life()? {
         Life::Outer => run_outer().map(Entered::Done),
         Life::Supervisor(channel, outer) => supervise(channel, outer),
@@ -221,7 +221,11 @@ impl Child {
     fn map_user(&self) -> Result<(), SandboxError> {
         // SAFETY: geteuid and getegid touch no memory.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-        let file = |name: &str| format!("/proc/{}/{name}", self.pid);
+        let gone = io::Error::from_raw_os_error(libc::ESRCH);
+        let pid = sys::proc_pid(sys::fd(&self.pidfd))
+            .ok_or(gone)
+            .map_err(SandboxError::setup("find it in /proc"))?;
+        let file = |name: &str| format!("/proc/{pid}/{name}");
         let all = |name: &str| {
             fs::write(file(name), identity_map(&fs::read_to_string(format!("/proc/self/{name}"))?))
         };

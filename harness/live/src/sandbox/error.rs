@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum SandboxError {
     /// The kernel refuses the namespaces.
-    #[error("the kernel refuses a sandbox: {call}: {source}; {remedy}")]
+    #[error("the kernel refuses a sandbox: {call}: {source}; {remedy}, or run riprap {elsewhere}")]
     Refused {
         /// The call that was refused.
         call: String,
@@ -20,6 +20,8 @@ pub enum SandboxError {
         source: io::Error,
         /// What to change.
         remedy: Remedy,
+        /// Who or where else would not be refused.
+        elsewhere: &'static str,
     },
     /// Something in the making of the sandbox failed that no setting explains.
     #[error("failed to make the sandbox: {what}: {source}")]
@@ -103,7 +105,7 @@ pub enum Remedy {
     /// Ubuntu's restriction through AppArmor.
     AppArmor,
     /// The seccomp profile of a container engine, or of a service manager.
-    Seccomp,
+    Container,
     /// 32 levels of user namespaces are in use.
     Depth,
     /// The kernel was built without.
@@ -116,43 +118,32 @@ impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Remedy::Limit { setting, value: Some(value) } => {
-                write!(f, "{setting} is {value}: as root, sysctl -w {setting}=10000, or run riprap as root")
+                write!(f, "{setting} is {value}: as root, sysctl -w {setting}=10000")
             }
             Remedy::Limit { setting, value: None } => {
-                write!(
-                    f,
-                    "the limit {setting} is used up: as root, raise it by sysctl -w, or run riprap as root"
-                )
+                write!(f, "{setting} is used up: as root, raise it by sysctl -w")
             }
-            Remedy::UnprivilegedClone => write!(
-                f,
-                "kernel.unprivileged_userns_clone is 0: as root, sysctl -w kernel.unprivileged_userns_clone=1, or run \
-                 riprap as root"
-            ),
-            Remedy::AppArmor => write!(
-                f,
-                "kernel.apparmor_restrict_unprivileged_userns is 1: as root, sysctl -w \
-                 kernel.apparmor_restrict_unprivileged_userns=0, or run riprap as root"
-            ),
-            Remedy::Seccomp => write!(
-                f,
-                "a seccomp filter is active: start the container with --security-opt seccomp=unconfined or --privileged, \
-                 or run riprap outside of it"
-            ),
-            Remedy::Depth => {
-                write!(f, "32 nested user namespaces are the kernel's limit: run riprap further out")
+            Remedy::UnprivilegedClone => {
+                let setting = "kernel.unprivileged_userns_clone";
+                write!(f, "{setting} is 0: as root, sysctl -w {setting}=1")
             }
+            Remedy::AppArmor => {
+                let setting = "kernel.apparmor_restrict_unprivileged_userns";
+                write!(f, "{setting} is 1: as root, sysctl -w {setting}=0")
+            }
+            Remedy::Container => write!(
+                f,
+                "this looks like a container or service whose seccomp profile forbids it: start it with --security-opt \
+                 seccomp=unconfined, or --privileged"
+            ),
+            Remedy::Depth => write!(f, "32 nested user namespaces are the kernel's limit: end some"),
             Remedy::KernelBuild => {
                 write!(
                     f,
                     "the kernel needs CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS, CONFIG_IPC_NS and CONFIG_UTS_NS"
                 )
             }
-            Remedy::Unknown => write!(
-                f,
-                "a chroot, a container or a security policy forbids it: run riprap outside of it, or as root with all \
-                 capabilities"
-            ),
+            Remedy::Unknown => write!(f, "a chroot, a container or a security policy forbids it: leave it"),
         }
     }
 }
@@ -167,14 +158,16 @@ pub(super) struct Policy {
     unprivileged_userns_clone: Option<u64>,
     apparmor_restrict_unprivileged_userns: Option<u64>,
     /// The process runs under a seccomp filter, or in what looks like a container.
-    filtered: bool,
+    container: bool,
+    /// The process is root's, though it may lack capabilities.
+    root: bool,
 }
 
 impl Policy {
     pub(super) fn read() -> Policy {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let seccomp = status.lines().any(|l| l.strip_prefix("Seccomp:").is_some_and(|v| v.trim() == "2"));
-        let container = ["/.dockerenv", "/run/.containerenv"].iter().any(|p| Path::new(p).exists());
+        let marked = ["/.dockerenv", "/run/.containerenv"].iter().any(|p| Path::new(p).exists());
         Policy {
             max_user_namespaces: sys::setting("user/max_user_namespaces"),
             max_net_namespaces: sys::setting("user/max_net_namespaces"),
@@ -184,7 +177,9 @@ impl Policy {
             apparmor_restrict_unprivileged_userns: sys::setting(
                 "kernel/apparmor_restrict_unprivileged_userns",
             ),
-            filtered: seccomp || container,
+            container: seccomp || marked,
+            // SAFETY: geteuid touches no memory.
+            root: unsafe { libc::geteuid() } == 0,
         }
     }
 
@@ -202,16 +197,18 @@ impl Policy {
                 None => Remedy::Limit { setting: "user.max_user_namespaces", value: None },
             },
             Some(libc::EUSERS) => Remedy::Depth,
-            Some(libc::EINVAL | libc::ENOSYS) if !self.filtered => Remedy::KernelBuild,
-            Some(libc::EPERM | libc::EACCES) if self.unprivileged_userns_clone == Some(0) => {
+            Some(libc::EPERM | libc::EACCES) if self.unprivileged_userns_clone == Some(0) && !self.root => {
                 Remedy::UnprivilegedClone
             }
-            Some(libc::EPERM | libc::EACCES) if self.apparmor_restrict_unprivileged_userns == Some(1) => {
+            Some(libc::EPERM | libc::EACCES)
+                if self.apparmor_restrict_unprivileged_userns == Some(1) && !self.root =>
+            {
                 Remedy::AppArmor
             }
-            Some(libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOSYS) if self.filtered => {
-                Remedy::Seccomp
+            Some(libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOSYS) if self.container => {
+                Remedy::Container
             }
+            Some(libc::EINVAL | libc::ENOSYS) => Remedy::KernelBuild,
             _ => Remedy::Unknown,
         }
     }
@@ -219,7 +216,14 @@ impl Policy {
     /// The error for a `call` that the kernel refused.
     pub(super) fn refused(&self, call: impl Into<String>, source: io::Error) -> SandboxError {
         let remedy = self.remedy(source.raw_os_error());
-        SandboxError::Refused { call: call.into(), source, remedy }
+        let elsewhere = match (&remedy, self.root) {
+            (Remedy::KernelBuild, _) => "on another kernel",
+            (Remedy::Depth, _) => "further out",
+            (Remedy::Container, _) => "outside of it",
+            (_, false) => "as root",
+            (_, true) => "with all capabilities",
+        };
+        SandboxError::Refused { call: call.into(), source, remedy, elsewhere }
     }
 }
 
@@ -234,13 +238,16 @@ mod tests {
         let no_net = Policy { max_net_namespaces: Some(0), ..open.clone() };
         let debian = Policy { unprivileged_userns_clone: Some(0), ..open.clone() };
         let ubuntu = Policy { apparmor_restrict_unprivileged_userns: Some(1), ..open.clone() };
-        let docker = Policy { filtered: true, ..open.clone() };
+        let docker = Policy { container: true, root: true, ..debian.clone() };
+        let root = Policy { root: true, ..off.clone() };
         for (policy, errno, expect) in [
-            (&off, libc::ENOSPC, "user.max_user_namespaces is 0"),
+            (&off, libc::ENOSPC, "sysctl -w user.max_user_namespaces=10000, or run riprap as root"),
+            (&root, libc::ENOSPC, "user.max_user_namespaces=10000, or run riprap with all capabilities"),
+            (&root, libc::EPERM, "leave it, or run riprap with all capabilities"),
             (&no_net, libc::ENOSPC, "user.max_net_namespaces is 0"),
             (&open, libc::ENOSPC, "user.max_user_namespaces is used up"),
-            (&debian, libc::EPERM, "kernel.unprivileged_userns_clone=1"),
-            (&ubuntu, libc::EACCES, "kernel.apparmor_restrict_unprivileged_userns=0"),
+            (&debian, libc::EPERM, "kernel.unprivileged_userns_clone=1, or run riprap as root"),
+            (&ubuntu, libc::EACCES, "kernel.apparmor_restrict_unprivileged_userns=0, or run riprap as root"),
             (&docker, libc::EPERM, "--security-opt seccomp=unconfined"),
             (&docker, libc::ENOSYS, "--security-opt seccomp=unconfined"),
             (&open, libc::EPERM, "a chroot, a container"),

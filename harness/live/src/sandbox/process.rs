@@ -6,14 +6,15 @@
 //!
 //! What it cannot see: processes that left the group (a daemon's double fork). They end with the sandbox.
 
+use super::enter::MARKER;
 use super::network::{Endpoint, Network};
 use super::sys;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -141,7 +142,13 @@ impl NodeProcess {
         let log = File::options().append(true).create(true).open(&spec.log).map_err(log_failed)?;
         let log_again = log.try_clone().map_err(log_failed)?;
         let mut command = Command::new(&spec.program);
-        command.args(&spec.args).envs(&spec.env).stdin(Stdio::null()).stdout(log).stderr(log_again);
+        command
+            .args(&spec.args)
+            .env_remove(MARKER)
+            .envs(&spec.env)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(log_again);
         if let Some(cwd) = &spec.cwd {
             command.current_dir(cwd);
         }
@@ -218,9 +225,7 @@ impl NodeProcess {
         if self.status.is_some() {
             return ProcessState::Gone;
         }
-        // The descriptor's own information names the process as /proc numbers it, which in a container that keeps the
-        // outer /proc is not how the sandbox does.
-        let Some(pid) = proc_pid(&self.pidfd) else { return ProcessState::Gone };
+        let Some(pid) = sys::proc_pid(sys::fd(&self.pidfd)) else { return ProcessState::Gone };
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let states: Vec<u8> = threads.filter_map(|t| thread_state(&t.path().join("stat"))).collect();
         match states.as_slice() {
@@ -239,28 +244,29 @@ impl NodeProcess {
         expected: &'static str,
     ) -> Result<(), ProcessError> {
         let deadline = Instant::now() + SIGNAL_WAIT;
+        let mut next = Instant::now();
+        let mut first = true;
         loop {
-            // A parent that waits for a vforked child to execute something does not stop, and when that child has been
-            // stopped first, never will: all go on for a moment, and are signalled anew.
-            self.signal(libc::SIGCONT, "resume")?;
-            self.signal(signal, what)?;
-            let again = Instant::now() + SIGNAL_AGAIN;
-            while Instant::now() < again {
-                if let Some(status) = self.has_exited()? {
-                    return Err(ProcessError::Ended {
-                        program: self.program.clone(),
-                        pid: self.pid(),
-                        status,
-                    });
-                }
-                if self.state() == to {
-                    return Ok(());
-                }
-                thread::sleep(LOOK_AGAIN);
+            if let Some(status) = self.has_exited()? {
+                return Err(ProcessError::Ended { program: self.program.clone(), pid: self.pid(), status });
             }
-            if Instant::now() >= deadline {
+            if self.state() == to {
+                return Ok(());
+            }
+            let now = Instant::now();
+            if now >= deadline {
                 return Err(self.unmoved(expected));
             }
+            if now >= next {
+                if !first {
+                    // A parent that waits for a vforked child to execute something does not stop, and when that child
+                    // has been stopped first, never will: all go on for a moment, and are signalled anew.
+                    self.signal(libc::SIGCONT, "resume")?;
+                }
+                self.signal(signal, what)?;
+                (first, next) = (false, now + SIGNAL_AGAIN);
+            }
+            thread::sleep(LOOK_AGAIN);
         }
     }
 
@@ -297,14 +303,8 @@ impl Drop for NodeProcess {
     }
 }
 
-/// The process's id as the mounted /proc numbers it.
-fn proc_pid(pidfd: &OwnedFd) -> Option<u32> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
-}
-
 /// The state letter of a thread: what follows the name, which may itself hold parentheses and blanks.
-fn thread_state(stat: &std::path::Path) -> Option<u8> {
+fn thread_state(stat: &Path) -> Option<u8> {
     let text = fs::read(stat).ok()?;
     let after_name = text.iter().rposition(|b| *b == b')')?;
     text.get(after_name + 2).copied()

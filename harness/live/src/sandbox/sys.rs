@@ -143,6 +143,15 @@ pub(super) fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// The id by which the mounted `/proc` knows the process behind a pidfd; none once it is reaped.
+///
+/// It is not the id that this process knows it by where `/proc` is that of an outer PID namespace: in a container that
+/// does not let a sandbox mount its own.
+pub(super) fn proc_pid(pidfd: BorrowedFd<'_>) -> Option<u32> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
+}
+
 /// A number from `/proc/sys`; none where the kernel has no such setting or hides it.
 pub(super) fn setting(name: &str) -> Option<u64> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok()

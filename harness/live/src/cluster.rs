@@ -1,0 +1,247 @@
+//! A cluster of real processes in the local sandbox.
+
+use crate::sandbox::{
+    Endpoint, Inside, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach, SandboxError,
+};
+use riprap_core::cluster::{Cluster, ClusterError, Link, NodeId, NodeState};
+use riprap_core::system::{Deployment, NodePlace, System};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// How long a probe waits for a datagram on a link that should be dead. On a live one it takes well under a
+/// millisecond; on a machine so loaded that it takes longer, a live link could pass for dead.
+const PROBE_WAIT: Duration = Duration::from_millis(250);
+/// How long a node gets to end in order when the run is over.
+const STOP_WAIT: Duration = Duration::from_secs(3);
+/// Between two questions whether a node serves.
+const READY_POLL: Duration = Duration::from_millis(100);
+
+/// See the module.
+pub struct LiveCluster {
+    system: &'static dyn System,
+    deployment: Deployment,
+    log_dir: PathBuf,
+    nodes: Mutex<BTreeMap<NodeId, Node>>,
+    // Dropped last: the processes live in it.
+    network: Network,
+}
+
+#[derive(Default)]
+struct Node {
+    process: Option<NodeProcess>,
+    /// Whether it was told to be down.
+    killed: bool,
+    /// How a process ended that nobody had told to.
+    ended_by_itself: Vec<String>,
+}
+
+/// What a run asks of its cluster.
+pub struct ClusterSpec {
+    /// The system under test.
+    pub system: &'static dyn System,
+    /// How many nodes.
+    pub nodes: u16,
+    /// Where each node gets a folder `<name>/data`, which outlives its process.
+    pub data_root: PathBuf,
+    /// Where each node's output goes: `<name>/node.log`.
+    pub log_root: PathBuf,
+    /// The rest of the deployment; its `nodes` are filled in.
+    pub deployment: Deployment,
+}
+
+impl LiveCluster {
+    /// Makes the network and the folders. Nothing is started yet.
+    pub fn new(inside: &Inside, spec: ClusterSpec) -> Result<LiveCluster, ClusterError> {
+        let ClusterSpec { system, nodes, data_root, log_root, mut deployment } = spec;
+        let network = Network::new(inside, usize::from(nodes)).map_err(sandbox)?;
+        for id in NodeId::first(nodes) {
+            let data_dir = data_root.join(id.to_string()).join("data");
+            for dir in [&data_dir, &log_root.join(id.to_string())] {
+                std::fs::create_dir_all(dir)
+                    .map_err(|e| ClusterError(format!("failed to make {}: {e}", dir.display())))?;
+            }
+            deployment.nodes.push(NodePlace { id, address: network.address(ix(id)).into(), data_dir });
+        }
+        let nodes = deployment.nodes.iter().map(|place| (place.id, Node::default())).collect();
+        Ok(LiveCluster { system, deployment, log_dir: log_root, nodes: Mutex::new(nodes), network })
+    }
+
+    /// How the system is deployed.
+    pub fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    /// Waits until every node serves. Errors: what the first that does not still waits for, when time is over or
+    /// `stop` says so.
+    pub fn await_serving(&self, limit: Duration, mut stop: impl FnMut() -> bool) -> Result<(), String> {
+        let deadline = Instant::now() + limit;
+        let mut left: Vec<NodeId> = self.nodes();
+        loop {
+            let Some(node) = left.last().copied() else { return Ok(()) };
+            match self.system.serves(&self.deployment, node) {
+                Ok(()) => {
+                    left.pop();
+                }
+                Err(why) => {
+                    if let Ok(NodeState::Down(how)) = self.state(node) {
+                        return Err(format!("{node} is down: {how}"));
+                    }
+                    if Instant::now() >= deadline {
+                        return Err(format!("not within {limit:?}: {why}"));
+                    }
+                    if stop() {
+                        return Err(format!("interrupted: {why}"));
+                    }
+                    std::thread::sleep(READY_POLL);
+                }
+            }
+        }
+    }
+
+    /// The nodes whose process ended though nobody had killed it, each with how.
+    pub fn ended_by_themselves(&self) -> Vec<(NodeId, String)> {
+        let mut nodes = self.lock();
+        let mut ended = Vec::new();
+        for (id, node) in nodes.iter_mut() {
+            node.notice_end();
+            ended.extend(node.ended_by_itself.iter().map(|how| (*id, how.clone())));
+        }
+        ended
+    }
+
+    /// How many packets the cuts have dropped.
+    pub fn dropped_packets(&self) -> Option<u64> {
+        self.network.dropped_packets().ok()
+    }
+
+    /// Ends every node in order, by force where it does not heed.
+    pub fn stop(&self) -> Result<(), ClusterError> {
+        let mut nodes = self.lock();
+        for node in nodes.values_mut() {
+            node.notice_end();
+            if let Some(mut process) = node.process.take() {
+                process.terminate(STOP_WAIT).map_err(|e| ClusterError(e.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Node>> {
+        self.nodes.lock().expect("no holder panics")
+    }
+
+    fn with_process<T>(
+        &self,
+        id: NodeId,
+        act: impl FnOnce(&mut NodeProcess) -> Result<T, crate::sandbox::ProcessError>,
+    ) -> Result<T, ClusterError> {
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let process = node.process.as_mut().ok_or_else(|| ClusterError(format!("{id} has no process")))?;
+        act(process).map_err(|e| ClusterError(e.to_string()))
+    }
+}
+
+impl Node {
+    /// Takes note of a process that has ended without being told to.
+    fn notice_end(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        if let Ok(Some(status)) = process.has_exited() {
+            if !self.killed {
+                self.ended_by_itself.push(status.to_string());
+            }
+            self.process = None;
+        }
+    }
+}
+
+impl Cluster for LiveCluster {
+    fn nodes(&self) -> Vec<NodeId> {
+        self.deployment.nodes.iter().map(|place| place.id).collect()
+    }
+
+    fn start(&self, id: NodeId) -> Result<(), ClusterError> {
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
+        node.notice_end();
+        if node.process.is_some() {
+            return Ok(());
+        }
+        let command = self.system.command(&self.deployment, id);
+        let spec = ProcessSpec {
+            program: command.program,
+            args: command.args.into_iter().map(Into::into).collect(),
+            env: command.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            cwd: None,
+            log: self.log_dir.join(id.to_string()).join("node.log"),
+        };
+        let process =
+            NodeProcess::spawn(&spec, &self.network, ix(id)).map_err(|e| ClusterError(e.to_string()))?;
+        node.process = Some(process);
+        node.killed = false;
+        Ok(())
+    }
+
+    fn kill(&self, id: NodeId) -> Result<(), ClusterError> {
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
+        node.notice_end();
+        node.killed = true;
+        if let Some(process) = &mut node.process {
+            process.kill().map_err(|e| ClusterError(e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn pause(&self, id: NodeId) -> Result<(), ClusterError> {
+        self.with_process(id, NodeProcess::pause)
+    }
+
+    fn resume(&self, id: NodeId) -> Result<(), ClusterError> {
+        self.with_process(id, NodeProcess::resume)
+    }
+
+    fn state(&self, id: NodeId) -> Result<NodeState, ClusterError> {
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let Some(process) = &mut node.process else {
+            let how = node.ended_by_itself.last().filter(|_| !node.killed);
+            return Ok(NodeState::Down(how.map_or("never started".to_owned(), Clone::clone)));
+        };
+        Ok(match process.state() {
+            ProcessState::Alive => NodeState::Running,
+            ProcessState::Paused => NodeState::Paused,
+            ProcessState::Gone => {
+                let status = process.has_exited().map_err(|e| ClusterError(e.to_string()))?;
+                node.notice_end();
+                NodeState::Down(status.map_or("gone".to_owned(), |status| status.to_string()))
+            }
+        })
+    }
+
+    fn cut(&self, links: &BTreeSet<Link>) -> Result<(), ClusterError> {
+        let cuts: BTreeSet<(NodeIx, NodeIx)> = links.iter().map(|(from, to)| (ix(*from), ix(*to))).collect();
+        self.network.set_cuts(&cuts).map_err(sandbox)
+    }
+
+    fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError> {
+        let pairs: Vec<(Endpoint, Endpoint)> =
+            links.iter().map(|(from, to)| (ix(*from).into(), ix(*to).into())).collect();
+        let reached = self.network.reachable_pairs(&pairs, PROBE_WAIT).map_err(sandbox)?;
+        Ok(reached.into_iter().map(|reach| reach == Reach::Yes).collect())
+    }
+}
+
+fn ix(id: NodeId) -> NodeIx {
+    NodeIx(usize::from(id.0) - 1)
+}
+
+fn sandbox(error: SandboxError) -> ClusterError {
+    ClusterError(error.to_string())
+}
+
+fn unknown(id: NodeId) -> ClusterError {
+    ClusterError(format!("no node {id} in this cluster"))
+}

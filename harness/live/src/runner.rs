@@ -1,0 +1,439 @@
+//! Runs a generator against real clients: the live driver of the [`Interpreter`].
+//!
+//! Each process has a thread of its own, which makes the client, carries out ops and drops the client: calls of a client
+//! library block, and a client need not be able to move between threads. One thread, the caller's, owns the interpreter
+//! and the history. An op that takes too long is completed as `info`; its thread is left to end by itself, and whatever
+//! it still answers is ignored.
+
+use riprap_core::client::{Client, Completion};
+use riprap_core::generator::{BoxedGenerator, Thread, then};
+use riprap_core::interpreter::{Interpreter, Next};
+use riprap_core::op::{Extra, Kind, Op, OpError, OpValue, Process};
+use riprap_core::{F, History};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// How often the observer is called though nothing happens, so that a progress line moves and ^C is heeded.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Makes the client that runs as a process. It is called on that process' own thread.
+pub type MakeClient = Arc<dyn Fn(Process) -> Box<dyn Client> + Send + Sync>;
+
+/// Carries out an op of the nemesis. `Err`: the harness could not.
+pub type Strike = Arc<dyn Fn(&Op) -> Result<Completion, String> + Send + Sync>;
+
+/// The harness failed, not the system under test.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RunError {
+    /// A fault could not be injected or healed.
+    #[error("nemesis op {index} ({f}) failed: {message}")]
+    Nemesis {
+        /// The op.
+        index: u64,
+        /// What it was to do.
+        f: String,
+        /// What went wrong.
+        message: String,
+    },
+    /// An act of the nemesis did not end in time.
+    #[error("nemesis op {index} ({f}) did not end within {limit:?}")]
+    NemesisHangs {
+        /// The op.
+        index: u64,
+        /// What it was to do.
+        f: String,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// A client's code broke.
+    #[error("the client of process {process} panicked in op {index}: {message}")]
+    ClientPanicked {
+        /// Whose.
+        process: Process,
+        /// In which op.
+        index: u64,
+        /// The panic's message.
+        message: String,
+    },
+    /// No thread could be started.
+    #[error("failed to start a thread for process {process}: {message}")]
+    Thread {
+        /// Whose.
+        process: Process,
+        /// The operating system's word.
+        message: String,
+    },
+    /// Whoever writes the history down could not.
+    #[error("{0}")]
+    Observer(String),
+}
+
+/// What the runner tells of.
+pub enum Happening<'a> {
+    /// An op was invoked or completed; it is the history's last.
+    Op(&'a Op),
+    /// Some time has passed.
+    Tick,
+}
+
+type Observe<'a> = Box<dyn FnMut(Happening<'_>) -> Result<(), String> + 'a>;
+
+/// The limits of a run. See the fields of [`riprap_core::plan::TestConfig`] of the same names.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many client threads.
+    pub concurrency: u32,
+    /// How long a client's op may take.
+    pub op_timeout: Duration,
+    /// How long an act of the nemesis may take: long, since it starts processes and waits for probes.
+    pub nemesis_timeout: Duration,
+}
+
+/// See the module.
+pub struct Runner<'a> {
+    limits: Limits,
+    make_client: MakeClient,
+    strike: Strike,
+    observe: Observe<'a>,
+    stop: &'a AtomicBool,
+    began: Instant,
+    interpreter: Interpreter,
+    history: History,
+    workers: BTreeMap<Thread, Worker>,
+    outstanding: BTreeMap<Thread, Outstanding>,
+    answers: (Sender<Answer>, Receiver<Answer>),
+}
+
+struct Worker {
+    process: Process,
+    ops: Sender<Op>,
+}
+
+struct Outstanding {
+    index: u64,
+    process: Process,
+    f: F,
+    deadline: Instant,
+}
+
+struct Answer {
+    thread: Thread,
+    /// The op that it answers: an answer that comes after its op was given up on is nobody's.
+    index: u64,
+    result: Result<Completion, RunError>,
+}
+
+impl<'a> Runner<'a> {
+    /// A runner with nothing done yet; its time begins now. `stop` makes a phase end early.
+    pub fn new(
+        limits: Limits,
+        make_client: MakeClient,
+        strike: Strike,
+        stop: &'a AtomicBool,
+        observe: impl FnMut(Happening<'_>) -> Result<(), String> + 'a,
+    ) -> Runner<'a> {
+        Runner {
+            limits,
+            make_client,
+            strike,
+            observe: Box::new(observe),
+            stop,
+            began: Instant::now(),
+            interpreter: Interpreter::new(limits.concurrency),
+            history: History::new(),
+            workers: BTreeMap::new(),
+            outstanding: BTreeMap::new(),
+            answers: channel(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// All that happened. The clients are left to end by themselves.
+    pub fn into_history(self) -> History {
+        self.history
+    }
+
+    /// Runs a generator to its end, or until the runner is told to stop; then every op has completed.
+    pub fn run(&mut self, generator: BoxedGenerator) -> Result<(), RunError> {
+        self.interpreter.run(self.now_ns(), generator);
+        let mut stopped = false;
+        loop {
+            if !stopped && self.stop.load(Ordering::Relaxed) {
+                stopped = true;
+                self.interpreter.run(self.now_ns(), then(Vec::new()));
+            }
+            // Every completion that is known comes before the next invocation: see the interpreter.
+            while let Ok(answer) = self.answers.1.try_recv() {
+                self.take(answer)?;
+            }
+            self.give_up_on_late_ops()?;
+            match self.interpreter.next(self.now_ns()) {
+                Next::Done => return Ok(()),
+                Next::Invoke { thread, op } => self.invoke(thread, *op)?,
+                Next::Wait { until_ns } => self.wait(until_ns)?,
+            }
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).expect("a run is shorter than 584 years")
+    }
+
+    fn record(&mut self, op: Op) -> Result<(), RunError> {
+        self.history.push(op.clone());
+        (self.observe)(Happening::Op(&op)).map_err(RunError::Observer)
+    }
+
+    fn invoke(&mut self, thread: Thread, op: Op) -> Result<(), RunError> {
+        self.record(op.clone())?;
+        let limit = match thread {
+            Thread::Client(_) => self.limits.op_timeout,
+            Thread::Nemesis => self.limits.nemesis_timeout,
+        };
+        let deadline = Instant::now() + limit;
+        self.outstanding
+            .insert(thread, Outstanding { index: op.index, process: op.process, f: op.f.clone(), deadline });
+        if self.workers.get(&thread).is_none_or(|worker| worker.process != op.process) {
+            let worker = self.start_worker(thread, op.process)?;
+            // The process before it has no ops to come: its thread drops its client and ends.
+            self.workers.insert(thread, worker);
+        }
+        self.workers[&thread].ops.send(op).expect("a worker lives as long as its sender");
+        Ok(())
+    }
+
+    fn start_worker(&self, thread: Thread, process: Process) -> Result<Worker, RunError> {
+        let (ops, inbox) = channel();
+        let answers = self.answers.0.clone();
+        let builder = std::thread::Builder::new().name(format!("process-{process}"));
+        let spawned = match thread {
+            Thread::Client(_) => {
+                let make_client = Arc::clone(&self.make_client);
+                builder.spawn(move || serve_client(thread, process, &*make_client, &inbox, &answers))
+            }
+            Thread::Nemesis => {
+                let strike = Arc::clone(&self.strike);
+                builder.spawn(move || serve_nemesis(thread, &*strike, &inbox, &answers))
+            }
+        };
+        spawned.map_err(|e| RunError::Thread { process, message: e.to_string() })?;
+        Ok(Worker { process, ops })
+    }
+
+    fn take(&mut self, answer: Answer) -> Result<(), RunError> {
+        let Answer { thread, index, result } = answer;
+        if self.outstanding.get(&thread).is_none_or(|outstanding| outstanding.index != index) {
+            // It was given up on; that its client broke in the end is worth knowing all the same.
+            return result.map(drop);
+        }
+        self.outstanding.remove(&thread);
+        // A client that broke may have done anything; the op is on record before the run ends.
+        let broken = || uncertain("CLIENT_PANICKED", "the client's code panicked");
+        let completion = result.as_ref().map_or_else(|_| broken(), Clone::clone);
+        let completed = self.interpreter.complete(self.now_ns(), thread, completion);
+        self.record(completed)?;
+        result.map(drop)
+    }
+
+    fn give_up_on_late_ops(&mut self) -> Result<(), RunError> {
+        let now = Instant::now();
+        let late: Vec<Thread> =
+            self.outstanding.iter().filter(|(_, op)| op.deadline <= now).map(|(thread, _)| *thread).collect();
+        for thread in late {
+            let op = self.outstanding.remove(&thread).expect("just found");
+            if thread == Thread::Nemesis {
+                let (index, f) = (op.index, op.f.name().to_owned());
+                return Err(RunError::NemesisHangs { index, f, limit: self.limits.nemesis_timeout });
+            }
+            debug_assert_eq!(self.interpreter.process(thread), op.process);
+            let message = format!("no answer within {:?}", self.limits.op_timeout);
+            let completed =
+                self.interpreter.complete(self.now_ns(), thread, uncertain("OP_TIMED_OUT", &message));
+            self.record(completed)?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, until_ns: Option<u64>) -> Result<(), RunError> {
+        let now = Instant::now();
+        let deadline = self.outstanding.values().map(|op| op.deadline).min();
+        let until = until_ns.map(|until_ns| self.began + Duration::from_nanos(until_ns));
+        let wake = [Some(now + TICK), deadline, until].into_iter().flatten().min().expect("the tick");
+        match self.answers.1.recv_timeout(wake.saturating_duration_since(now)) {
+            Ok(answer) => self.take(answer),
+            Err(RecvTimeoutError::Timeout) => (self.observe)(Happening::Tick).map_err(RunError::Observer),
+            Err(RecvTimeoutError::Disconnected) => unreachable!("the runner itself keeps a sender"),
+        }
+    }
+}
+
+fn uncertain(code: &str, message: &str) -> Completion {
+    let error = OpError { code: code.to_owned(), definite: false, message: message.to_owned() };
+    Completion {
+        kind: Kind::Info,
+        value: OpValue::None,
+        extra: Extra { error: Some(error), ..Extra::default() },
+    }
+}
+
+fn serve_client(
+    thread: Thread,
+    process: Process,
+    make_client: &(dyn Fn(Process) -> Box<dyn Client> + Send + Sync),
+    ops: &Receiver<Op>,
+    answers: &Sender<Answer>,
+) {
+    let mut client = None;
+    while let Ok(op) = ops.recv() {
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            block_on(client.get_or_insert_with(|| make_client(process)).invoke(&op))
+        }));
+        let index = op.index;
+        let result =
+            done.map_err(|panic| RunError::ClientPanicked { process, index, message: words(&*panic) });
+        // Nobody listens any more once the run is over.
+        if answers.send(Answer { thread, index, result }).is_err() {
+            return;
+        }
+    }
+}
+
+fn serve_nemesis(
+    thread: Thread,
+    strike: &(dyn Fn(&Op) -> Result<Completion, String> + Send + Sync),
+    ops: &Receiver<Op>,
+    answers: &Sender<Answer>,
+) {
+    while let Ok(op) = ops.recv() {
+        let index = op.index;
+        let done = catch_unwind(AssertUnwindSafe(|| strike(&op))).unwrap_or_else(|panic| Err(words(&*panic)));
+        let failed = |message| RunError::Nemesis { index, f: op.f.name().to_owned(), message };
+        if answers.send(Answer { thread, index, result: done.map_err(failed) }).is_err() {
+            return;
+        }
+    }
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+}
+
+/// Runs a future on this thread, which has nothing else to do.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use riprap_core::client::LocalFuture;
+    use riprap_core::generator::{Draft, clients, limit, nemesis, once, repeat};
+
+    struct Scripted;
+
+    impl Client for Scripted {
+        fn invoke<'a>(&'a mut self, op: &'a Op) -> LocalFuture<'a, Completion> {
+            let kind = match op.f.name() {
+                "hang" => loop {
+                    std::thread::park();
+                },
+                "break" => panic!("as asked"),
+                "fail" => Kind::Fail,
+                "crash" => Kind::Info,
+                _ => Kind::Ok,
+            };
+            Box::pin(std::future::ready(Completion { kind, value: OpValue::None, extra: Extra::default() }))
+        }
+    }
+
+    fn ops(f: &str, n: u64) -> BoxedGenerator {
+        limit(n, repeat(Draft::new(F::from_name(f), OpValue::None)))
+    }
+
+    /// Runs a generator on one client thread. Gives a word an op: `process:kind:f`.
+    fn check(generator: BoxedGenerator, expected: &str) -> Result<(), RunError> {
+        check_within(Duration::from_secs(60), generator, expected)
+    }
+
+    fn check_within(op_timeout: Duration, generator: BoxedGenerator, expected: &str) -> Result<(), RunError> {
+        let limits = Limits { concurrency: 1, op_timeout, nemesis_timeout: Duration::from_secs(60) };
+        let stop = AtomicBool::new(false);
+        let strike: Strike = Arc::new(|op| match op.f.name() {
+            "impossible" => Err("no such node".to_owned()),
+            _ => Ok(Completion { kind: Kind::Info, value: OpValue::None, extra: Extra::default() }),
+        });
+        let mut seen = Vec::new();
+        let mut runner = Runner::new(limits, Arc::new(|_| Box::new(Scripted)), strike, &stop, |happening| {
+            if let Happening::Op(op) = happening {
+                seen.push(format!("{}:{}:{}", op.process, op.kind.name(), op.f.name()));
+            }
+            Ok(())
+        });
+        let result = runner.run(generator);
+        drop(runner);
+        assert_eq!(seen.join(" "), expected);
+        result
+    }
+
+    #[test]
+    fn ops_complete_as_their_clients_say() -> Result<(), RunError> {
+        check(clients(ops("send", 2)), "0:invoke:send 0:ok:send 0:invoke:send 0:ok:send")?;
+        check(clients(ops("fail", 1)), "0:invoke:fail 0:fail:fail")?;
+        check(clients(ops("crash", 2)), "0:invoke:crash 0:info:crash 1:invoke:crash 1:info:crash")?;
+        check(nemesis(ops("kill", 1)), "nemesis:invoke:kill nemesis:info:kill")
+    }
+
+    #[test]
+    fn a_client_that_hangs_is_given_up_on() -> Result<(), RunError> {
+        let expected = "0:invoke:hang 0:info:hang 1:invoke:hang 1:info:hang";
+        check_within(Duration::from_millis(20), clients(ops("hang", 2)), expected)
+    }
+
+    #[test]
+    fn what_breaks_is_a_harness_error_and_on_record() {
+        let broke = check(clients(ops("break", 2)), "0:invoke:break 0:info:break").expect_err("it panicked");
+        assert_eq!(broke.to_string(), "the client of process 0 panicked in op 0: as asked");
+        let failed =
+            check(nemesis(ops("impossible", 1)), "nemesis:invoke:impossible nemesis:info:impossible");
+        assert_eq!(
+            failed.expect_err("it failed").to_string(),
+            "nemesis op 0 (impossible) failed: no such node"
+        );
+    }
+
+    #[test]
+    fn told_to_stop_it_lets_ops_end() {
+        let stop = AtomicBool::new(true);
+        let limits = Limits { concurrency: 1, op_timeout: TICK, nemesis_timeout: TICK };
+        let strike: Strike = Arc::new(|_| Err("unused".to_owned()));
+        let mut runner = Runner::new(limits, Arc::new(|_| Box::new(Scripted)), strike, &stop, |_| Ok(()));
+        assert_eq!(runner.run(clients(once(Draft::new(F::Send, OpValue::None)))), Ok(()));
+        assert!(runner.into_history().is_empty());
+    }
+}

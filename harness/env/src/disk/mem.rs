@@ -130,6 +130,11 @@ impl MemDisk {
         self.fail_at.insert(operation);
     }
 
+    /// Takes back what [`fail_operation`](MemDisk::fail_operation) asked for and has not happened.
+    pub fn cancel_failures(&mut self) {
+        self.fail_at.clear();
+    }
+
     /// Flips bits of a stored byte, unnoticed by anybody. Panics: the file is not there or shorter.
     pub fn flip_bits(&mut self, path: &str, offset: u64, mask: u8) {
         let inode = self.inode(path).expect("the file whose bits are to flip is there");

@@ -60,7 +60,8 @@ pub enum LogError {
     Failed(String),
 }
 
-/// Why batches were not appended. Nothing of them is in the log.
+/// Why batches were not appended. Nothing of them is in the log; but after [`LogError::Disk`] some of them may be on
+/// the disk, and come back if the process ends before the next append has cut them.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum AppendError {
     /// They are no batches, or not as a producer may send them.

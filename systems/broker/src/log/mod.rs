@@ -19,24 +19,23 @@
 //! What it cannot see: whether a broken tail of the last segment was never synced, or was synced and rotted since. It
 //! is cut in both cases, as in Kafka, and [`Recovery`] tells.
 
+mod append;
 mod epochs;
 mod error;
 mod producers;
+mod read;
 mod segment;
+mod truncate;
 
 pub use epochs::EpochEnd;
 pub use error::{AppendError, Corruption, LogError, ReadError};
 pub use producers::ProducerCheck;
 
-use bytes::Bytes;
 use epochs::LeaderEpochs;
 use producers::Producers;
 use riprap_env::{Disk, DiskError, sync_dir_and_parents};
-use riprap_protocol::records::{
-    BatchError, BatchHeader, Compression, RecordBatch, TimestampType, set_log_append_time,
-    set_offset_and_epoch, split_batches,
-};
-use segment::{Place, Scan, Segment};
+use riprap_protocol::records::{BatchHeader, TimestampType};
+use segment::{Scan, Segment};
 
 /// How a log is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -279,69 +278,6 @@ impl PartitionLog {
         self.producers.check(batch)
     }
 
-    /// Appends batches that a producer sent: gives them the next offsets and the leader's epoch.
-    ///
-    /// Neither duplicates nor control batches are refused: see [`check_producer`](PartitionLog::check_producer) and
-    /// [`BatchHeader::is_control`].
-    pub fn append_as_leader(
-        &mut self,
-        disk: &mut dyn Disk,
-        batches: Bytes,
-        leader_epoch: i32,
-        now_ms: i64,
-    ) -> Result<Appended, AppendError> {
-        let mut bytes = Vec::with_capacity(batches.len());
-        let mut headers: Vec<BatchHeader> = Vec::new();
-        let mut next_offset = self.log_end_offset;
-        for batch in split_batches(batches) {
-            let batch = batch?;
-            self.check_from_producer(&batch)?;
-            let start = bytes.len();
-            bytes.extend_from_slice(batch.bytes());
-            let placed = &mut bytes[start..];
-            set_offset_and_epoch(placed, next_offset, leader_epoch);
-            if self.config.timestamp_type == TimestampType::LogAppendTime {
-                set_log_append_time(placed, now_ms);
-            }
-            let header = BatchHeader::parse(placed)?;
-            next_offset = header.next_offset();
-            headers.push(header);
-        }
-        let log_append_time_ms = match self.config.timestamp_type {
-            TimestampType::CreateTime => None,
-            TimestampType::LogAppendTime => Some(now_ms),
-        };
-        let appended = self.append(disk, &bytes, &headers)?;
-        Ok(Appended { log_append_time_ms, ..appended })
-    }
-
-    fn check_from_producer(&self, batch: &RecordBatch) -> Result<(), AppendError> {
-        let BatchHeader { size_bytes, producer_id, producer_epoch, base_sequence, .. } = *batch.header();
-        let max_bytes = self.config.max_batch_bytes;
-        if size_bytes > max_bytes {
-            return Err(AppendError::TooLarge { size_bytes, max_bytes });
-        }
-        batch.check_for_append()?;
-        let in_sequence = producer_epoch >= 0 && (base_sequence >= 0 || batch.header().is_control());
-        if batch.header().has_producer() && !in_sequence {
-            return Err(AppendError::Sequence { producer_id, producer_epoch, base_sequence });
-        }
-        Ok(())
-    }
-
-    /// Appends batches fetched from the leader, with its offsets and epochs: they continue the log exactly.
-    pub fn append_as_follower(
-        &mut self,
-        disk: &mut dyn Disk,
-        batches: Bytes,
-    ) -> Result<Appended, AppendError> {
-        let mut headers = Vec::new();
-        for batch in split_batches(batches.clone()) {
-            headers.push(*batch?.header());
-        }
-        self.append(disk, &batches, &headers)
-    }
-
     /// Whether a batch may come at `next_offset`, after a batch of leader epoch `last_epoch`.
     fn check_next(
         &self,
@@ -361,67 +297,6 @@ impl PartitionLog {
         Ok(())
     }
 
-    fn append(
-        &mut self,
-        disk: &mut dyn Disk,
-        bytes: &[u8],
-        headers: &[BatchHeader],
-    ) -> Result<Appended, AppendError> {
-        let (Some(first), Some(last)) = (headers.first(), headers.last()) else {
-            return Err(AppendError::Empty);
-        };
-        let (mut next_offset, mut last_epoch) = (self.log_end_offset, self.epochs.last());
-        for header in headers {
-            self.check_next(header, next_offset, last_epoch).map_err(AppendError::Discontinuous)?;
-            (next_offset, last_epoch) = (header.next_offset(), Some(header.leader_epoch));
-        }
-        self.write(disk, bytes)?;
-        for header in headers {
-            self.take_in(header);
-        }
-        Ok(Appended {
-            first_offset: first.base_offset,
-            last_offset: last.last_offset(),
-            log_append_time_ms: None,
-        })
-    }
-
-    /// Writes bytes at the log's end, in a new segment if they would make the last one too large.
-    fn write(&mut self, disk: &mut dyn Disk, bytes: &[u8]) -> Result<(), LogError> {
-        self.check_works()?;
-        if self.tail_is_unclean {
-            self.clean_tail(disk)?;
-        }
-        let size_bytes = self.last().size_bytes;
-        if size_bytes > 0 && size_bytes + bytes.len() as u64 > self.config.segment_bytes {
-            self.roll(disk)?;
-        }
-        let Segment { file, size_bytes, .. } = *self.last();
-        if let Err(e) = disk.write_at(file, size_bytes, bytes) {
-            self.tail_is_unclean = true;
-            return Err(e.into());
-        }
-        Ok(())
-    }
-
-    /// Cuts what a failed write left, durably before anything is written in its place: behind a shorter batch, whole
-    /// batches of the failed write would still be there, and would follow on it.
-    fn clean_tail(&mut self, disk: &mut dyn Disk) -> Result<(), LogError> {
-        let Segment { file, size_bytes, .. } = *self.last();
-        disk.truncate(file, size_bytes)?;
-        self.sync_last(disk)?;
-        self.tail_is_unclean = false;
-        Ok(())
-    }
-
-    /// Ends the last segment and begins the next. The one that ends is durable before.
-    fn roll(&mut self, disk: &mut dyn Disk) -> Result<(), LogError> {
-        self.sync(disk)?;
-        self.segments.push(Segment::open(disk, &self.dir, self.log_end_offset, &self.producers)?);
-        self.name_is_new = true;
-        Ok(())
-    }
-
     /// Takes a batch that is in the last segment's file into all that is derived from it.
     fn take_in(&mut self, header: &BatchHeader) {
         let interval = self.config.index_interval_bytes;
@@ -429,196 +304,6 @@ impl PartitionLog {
         self.epochs.append(header.leader_epoch, header.base_offset);
         self.producers.append(header);
         self.log_end_offset = header.next_offset();
-    }
-
-    /// Makes all that was appended durable. Does nothing if it is.
-    ///
-    /// Errors: after a failed sync the log is [`Failed`](LogError::Failed), for what it left unsynced may never become
-    /// durable, and the next sync would not say so.
-    pub fn sync(&mut self, disk: &mut dyn Disk) -> Result<(), LogError> {
-        self.check_works()?;
-        if self.is_dirty() {
-            self.sync_last(disk)?;
-        }
-        Ok(())
-    }
-
-    fn sync_last(&mut self, disk: &mut dyn Disk) -> Result<(), LogError> {
-        self.failed = true;
-        disk.sync(self.last().file)?;
-        if self.name_is_new {
-            disk.sync_dir(&self.dir)?;
-            self.name_is_new = false;
-        }
-        self.durable_end_offset = self.log_end_offset;
-        self.failed = false;
-        Ok(())
-    }
-
-    /// Reads whole batches, from the one that contains `from_offset` on. At the log's end: nothing.
-    pub fn read(
-        &self,
-        disk: &mut dyn Disk,
-        from_offset: i64,
-        limits: ReadLimits,
-    ) -> Result<Bytes, ReadError> {
-        self.check_works()?;
-        let (log_start_offset, log_end_offset) = (self.log_start_offset(), self.log_end_offset);
-        if from_offset < log_start_offset || from_offset > log_end_offset {
-            return Err(ReadError::OffsetOutOfRange {
-                offset: from_offset,
-                log_start_offset,
-                log_end_offset,
-            });
-        }
-        if from_offset >= limits.below_offset.min(log_end_offset) {
-            return Ok(Bytes::new());
-        }
-        Ok(self.read_batches(disk, from_offset, limits)?)
-    }
-
-    fn read_batches(
-        &self,
-        disk: &mut dyn Disk,
-        from_offset: i64,
-        limits: ReadLimits,
-    ) -> Result<Bytes, LogError> {
-        let start = self.segment_of(from_offset);
-        let Place { mut position, header: first } = self.segments[start].find(disk, from_offset)?;
-        let mut max_bytes = limits.max_bytes;
-        if limits.at_least_one_batch {
-            max_bytes = max_bytes.max(first.size_bytes);
-        }
-        let mut pieces: Vec<Bytes> = Vec::new();
-        for segment in &self.segments[start..] {
-            let end = segment.position_past(limits.below_offset);
-            let want = end.saturating_sub(position).min(max_bytes as u64);
-            let chunk = segment.read(disk, position, want)?;
-            let mut taken = 0;
-            while let Some(rest) = chunk.get(taken..).filter(|rest| !rest.is_empty()) {
-                match BatchHeader::parse(rest) {
-                    Ok(header)
-                        if header.size_bytes <= rest.len() && header.next_offset() <= limits.below_offset =>
-                    {
-                        taken += header.size_bytes;
-                    }
-                    Ok(_) | Err(BatchError::CutOff { .. }) => break,
-                    Err(why) => return Err(segment.corrupt(position + taken as u64, why.into())),
-                }
-            }
-            max_bytes -= taken;
-            let whole_segment = position + taken as u64 == segment.size_bytes;
-            pieces.push(chunk.slice(..taken));
-            if !whole_segment {
-                break;
-            }
-            position = 0;
-        }
-        Ok(match <[Bytes; 1]>::try_from(pieces) {
-            Ok([only]) => only,
-            Err(pieces) => pieces.concat().into(),
-        })
-    }
-
-    /// Finds the first record whose timestamp is at least this. None: all are older.
-    ///
-    /// In compressed batches records cannot be told apart: the batch's first offset stands for the record, so that
-    /// nothing is missed.
-    pub fn offset_for_timestamp(
-        &self,
-        disk: &mut dyn Disk,
-        timestamp_ms: i64,
-    ) -> Result<Option<TimestampOffset>, LogError> {
-        self.check_works()?;
-        for segment in &self.segments {
-            let Some(Place { position, header }) = segment.find_timestamp(disk, timestamp_ms)? else {
-                continue;
-            };
-            let BatchHeader { base_offset, base_timestamp, max_timestamp, leader_epoch, .. } = header;
-            let as_whole =
-                Some(TimestampOffset { offset: base_offset, timestamp_ms: max_timestamp, leader_epoch });
-            if header.timestamp_type() == TimestampType::LogAppendTime
-                || header.compression() != Compression::None
-            {
-                return Ok(as_whole);
-            }
-            let mut bytes = segment.read(disk, position, header.size_bytes as u64)?;
-            let corrupt = |why| segment.corrupt(position, Corruption::Batch(why));
-            let batch = RecordBatch::take_first(&mut bytes).map_err(corrupt)?;
-            for record in batch.records().map_err(corrupt)? {
-                let record = record.map_err(corrupt)?;
-                let found_ms = base_timestamp.wrapping_add(record.timestamp_delta);
-                if found_ms >= timestamp_ms {
-                    let offset = base_offset + i64::from(record.offset_delta);
-                    return Ok(Some(TimestampOffset { offset, timestamp_ms: found_ms, leader_epoch }));
-                }
-            }
-            // The header promised a timestamp that no record has: a producer's mistake. Nothing is missed.
-            return Ok(as_whole);
-        }
-        Ok(None)
-    }
-
-    /// Drops all at `offset` and above, and the batch that contains it; an offset below the log's start is a
-    /// [`reset_to`](PartitionLog::reset_to). Returns the log's new end. Durable when it returns.
-    ///
-    /// Errors: the log is [`Failed`](LogError::Failed) afterwards.
-    pub fn truncate_to(&mut self, disk: &mut dyn Disk, offset: i64) -> Result<i64, LogError> {
-        self.check_works()?;
-        if offset >= self.log_end_offset {
-            return Ok(self.log_end_offset);
-        }
-        if offset <= self.log_start_offset() {
-            self.reset_to(disk, offset)?;
-            return Ok(offset);
-        }
-        self.failed = true;
-        let keep = self.segment_of(offset);
-        let Place { position, header } = self.segments[keep].find(disk, offset)?;
-        self.remove_segments_from(disk, keep + 1)?;
-        disk.truncate(self.last().file, position)?;
-
-        self.epochs.truncate(header.base_offset);
-        self.producers = self.last().producers_before.clone();
-        self.log_end_offset = self.last().base_offset;
-        self.last_mut().forget_batches();
-        let broken = self.scan_last(disk, position, &mut 0)?;
-        if let Some((position, why)) = broken {
-            return Err(self.last().corrupt(position, why));
-        }
-        self.tail_is_unclean = false;
-        self.sync_last(disk)?;
-        Ok(self.log_end_offset)
-    }
-
-    /// Drops all and begins anew at `offset`: a follower whose leader's log begins past its own. Durable when it
-    /// returns.
-    ///
-    /// Errors: the log is [`Failed`](LogError::Failed) afterwards.
-    pub fn reset_to(&mut self, disk: &mut dyn Disk, offset: i64) -> Result<(), LogError> {
-        assert!(offset >= 0, "a log begins at an offset, not at {offset}");
-        self.check_works()?;
-        self.failed = true;
-        self.remove_segments_from(disk, 0)?;
-        self.epochs = LeaderEpochs::default();
-        self.producers = Producers::default();
-        self.log_end_offset = offset;
-        self.segments.push(Segment::open(disk, &self.dir, offset, &self.producers)?);
-        self.name_is_new = true;
-        self.tail_is_unclean = false;
-        self.sync_last(disk)
-    }
-
-    /// Removes segments, the last first and durably one by one: whatever a power failure leaves has no gap.
-    fn remove_segments_from(&mut self, disk: &mut dyn Disk, first: usize) -> Result<(), LogError> {
-        while self.segments.len() > first {
-            let path = self.last().path.clone();
-            disk.remove(&path)?;
-            disk.sync_dir(&self.dir)?;
-            disk.close(self.last().file);
-            self.segments.pop();
-        }
-        Ok(())
     }
 
     fn check_works(&self) -> Result<(), LogError> {

@@ -1,0 +1,113 @@
+//! What looks into a log: by offset and by time.
+
+use super::segment::Place;
+use super::{Corruption, LogError, PartitionLog, ReadError, ReadLimits, TimestampOffset};
+use bytes::Bytes;
+use riprap_env::Disk;
+use riprap_protocol::records::{BatchError, BatchHeader, Compression, RecordBatch, TimestampType};
+
+impl PartitionLog {
+    /// Reads whole batches, from the one that contains `from_offset` on. At the log's end: nothing.
+    pub fn read(
+        &self,
+        disk: &mut dyn Disk,
+        from_offset: i64,
+        limits: ReadLimits,
+    ) -> Result<Bytes, ReadError> {
+        self.check_works()?;
+        let (log_start_offset, log_end_offset) = (self.log_start_offset(), self.log_end_offset);
+        if from_offset < log_start_offset || from_offset > log_end_offset {
+            return Err(ReadError::OffsetOutOfRange {
+                offset: from_offset,
+                log_start_offset,
+                log_end_offset,
+            });
+        }
+        if from_offset >= limits.below_offset.min(log_end_offset) {
+            return Ok(Bytes::new());
+        }
+        Ok(self.read_batches(disk, from_offset, limits)?)
+    }
+
+    fn read_batches(
+        &self,
+        disk: &mut dyn Disk,
+        from_offset: i64,
+        limits: ReadLimits,
+    ) -> Result<Bytes, LogError> {
+        let start = self.segment_of(from_offset);
+        let Place { mut position, header: first } = self.segments[start].find(disk, from_offset)?;
+        let mut max_bytes = limits.max_bytes;
+        if limits.at_least_one_batch {
+            max_bytes = max_bytes.max(first.size_bytes);
+        }
+        let mut pieces: Vec<Bytes> = Vec::new();
+        for segment in &self.segments[start..] {
+            let end = segment.position_past(limits.below_offset);
+            let want = end.saturating_sub(position).min(max_bytes as u64);
+            let chunk = segment.read(disk, position, want)?;
+            let mut taken = 0;
+            while let Some(rest) = chunk.get(taken..).filter(|rest| !rest.is_empty()) {
+                match BatchHeader::parse(rest) {
+                    Ok(header)
+                        if header.size_bytes <= rest.len() && header.next_offset() <= limits.below_offset =>
+                    {
+                        taken += header.size_bytes;
+                    }
+                    Ok(_) | Err(BatchError::CutOff { .. }) => break,
+                    Err(why) => return Err(segment.corrupt(position + taken as u64, why.into())),
+                }
+            }
+            max_bytes -= taken;
+            let whole_segment = position + taken as u64 == segment.size_bytes;
+            pieces.push(chunk.slice(..taken));
+            if !whole_segment {
+                break;
+            }
+            position = 0;
+        }
+        Ok(match <[Bytes; 1]>::try_from(pieces) {
+            Ok([only]) => only,
+            Err(pieces) => pieces.concat().into(),
+        })
+    }
+
+    /// Finds the first record whose timestamp is at least this. None: all are older.
+    ///
+    /// In compressed batches records cannot be told apart: the batch's first offset stands for the record, so that
+    /// nothing is missed.
+    pub fn offset_for_timestamp(
+        &self,
+        disk: &mut dyn Disk,
+        timestamp_ms: i64,
+    ) -> Result<Option<TimestampOffset>, LogError> {
+        self.check_works()?;
+        for segment in &self.segments {
+            let Some(Place { position, header }) = segment.find_timestamp(disk, timestamp_ms)? else {
+                continue;
+            };
+            let BatchHeader { base_offset, base_timestamp, max_timestamp, leader_epoch, .. } = header;
+            let as_whole =
+                Some(TimestampOffset { offset: base_offset, timestamp_ms: max_timestamp, leader_epoch });
+            if header.timestamp_type() == TimestampType::LogAppendTime
+                || header.compression() != Compression::None
+            {
+                return Ok(as_whole);
+            }
+            let mut bytes = segment.read(disk, position, header.size_bytes as u64)?;
+            let corrupt = |why| segment.corrupt(position, Corruption::Batch(why));
+            let batch = RecordBatch::take_first(&mut bytes).map_err(corrupt)?;
+            for record in batch.records().map_err(corrupt)? {
+                let record = record.map_err(corrupt)?;
+                let found_ms = base_timestamp.wrapping_add(record.timestamp_delta);
+                if found_ms >= timestamp_ms {
+                    let offset = base_offset + i64::from(record.offset_delta);
+                    return Ok(Some(TimestampOffset { offset, timestamp_ms: found_ms, leader_epoch }));
+                }
+            }
+            // The header promised a timestamp that no record has: a producer's mistake. Nothing is missed.
+            return Ok(as_whole);
+        }
+        Ok(None)
+    }
+}

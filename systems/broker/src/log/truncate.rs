@@ -1,0 +1,73 @@
+//! What makes a log shorter: truncation, and beginning anew.
+
+use super::epochs::LeaderEpochs;
+use super::producers::Producers;
+use super::segment::{Place, Segment};
+use super::{LogError, PartitionLog};
+use riprap_env::Disk;
+
+impl PartitionLog {
+    /// Drops all at `offset` and above, and the batch that contains it; an offset below the log's start is a
+    /// [`reset_to`](PartitionLog::reset_to). Returns the log's new end. Durable when it returns.
+    ///
+    /// Errors: the log is [`Failed`](LogError::Failed) afterwards.
+    pub fn truncate_to(&mut self, disk: &mut dyn Disk, offset: i64) -> Result<i64, LogError> {
+        self.check_works()?;
+        if offset >= self.log_end_offset {
+            return Ok(self.log_end_offset);
+        }
+        if offset <= self.log_start_offset() {
+            self.reset_to(disk, offset)?;
+            return Ok(offset);
+        }
+        self.failed = true;
+        let keep = self.segment_of(offset);
+        let Place { position, .. } = self.segments[keep].find(disk, offset)?;
+        self.remove_segments_from(disk, keep + 1)?;
+        disk.truncate(self.last().file, position)?;
+
+        // What the kept batches of the last segment say is learned anew.
+        let base_offset = self.last().base_offset;
+        self.epochs.truncate(base_offset);
+        self.producers = self.last().producers_before.clone();
+        self.log_end_offset = base_offset;
+        self.last_mut().forget_batches();
+        let broken = self.scan_last(disk, position, &mut 0)?;
+        if let Some((position, why)) = broken {
+            return Err(self.last().corrupt(position, why));
+        }
+        self.tail_is_unclean = false;
+        self.sync_last(disk)?;
+        Ok(self.log_end_offset)
+    }
+
+    /// Drops all and begins anew at `offset`: a follower whose leader's log begins past its own. Durable when it
+    /// returns; a power failure before may leave fewer of the old batches, or an empty log at offset 0.
+    ///
+    /// Errors: the log is [`Failed`](LogError::Failed) afterwards.
+    pub fn reset_to(&mut self, disk: &mut dyn Disk, offset: i64) -> Result<(), LogError> {
+        assert!(offset >= 0, "a log begins at an offset, not at {offset}");
+        self.check_works()?;
+        self.failed = true;
+        self.remove_segments_from(disk, 0)?;
+        self.epochs = LeaderEpochs::default();
+        self.producers = Producers::default();
+        self.log_end_offset = offset;
+        self.segments.push(Segment::open(disk, &self.dir, offset, &self.producers)?);
+        self.name_is_new = true;
+        self.tail_is_unclean = false;
+        self.sync_last(disk)
+    }
+
+    /// Removes segments, the last first and durably one by one: whatever a power failure leaves has no gap.
+    fn remove_segments_from(&mut self, disk: &mut dyn Disk, first: usize) -> Result<(), LogError> {
+        while self.segments.len() > first {
+            let path = self.last().path.clone();
+            disk.remove(&path)?;
+            disk.sync_dir(&self.dir)?;
+            disk.close(self.last().file);
+            self.segments.pop();
+        }
+        Ok(())
+    }
+}

@@ -5,7 +5,7 @@ mod power;
 
 use super::*;
 use bytes::Bytes;
-use riprap_env::{MemDisk, RealDisk};
+use riprap_env::{Keep, MemDisk, RealDisk, Unsynced};
 use riprap_protocol::records::{BatchBuilder, BatchError, RecordBatch, split_batches};
 
 const DIR: &str = "topics/t-0";
@@ -439,9 +439,16 @@ fn a_full_disk_refuses_an_append_and_spoils_nothing() {
     // What fits is appended all the same, and no batch of the failed append follows on it, whatever power does.
     let got = log.append_as_leader(&mut disk, one, 0, 0).unwrap();
     assert_eq!(got.first_offset, 1);
-    disk.power_fail(|_| riprap_env::Keep::Whole);
-    let (log, recovery) = PartitionLog::open(&mut disk, DIR, LogConfig::default()).unwrap();
-    assert_eq!((log.log_end_offset(), recovery.cut), (2, None));
+    let but_cuts = |u: &Unsynced<'_>| match u {
+        Unsynced::Truncate { .. } => Keep::Lost,
+        _ => Keep::Whole,
+    };
+    for keep in [|_: &Unsynced<'_>| Keep::Whole, but_cuts] {
+        let mut disk = disk.clone();
+        disk.power_fail(keep);
+        let (log, recovery) = PartitionLog::open(&mut disk, DIR, LogConfig::default()).unwrap();
+        assert_eq!((log.log_end_offset(), recovery.cut), (2, None));
+    }
 }
 
 #[test]

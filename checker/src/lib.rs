@@ -11,8 +11,12 @@
 //! assert_eq!(verdict.valid.to_string(), "unknown");
 //! ```
 
+mod checks;
+mod found;
 mod index;
 mod options;
+mod parallel;
+mod proof;
 mod read;
 pub mod registry;
 mod stats;

@@ -1,6 +1,5 @@
 //! What was promised: which anomalies are allowed depends on what the run asked the system for.
 
-use riprap_core::F;
 use std::fmt;
 use std::str::FromStr;
 
@@ -110,9 +109,4 @@ impl Options {
     pub(crate) fn committed_only(&self) -> bool {
         self.isolation == Isolation::ReadCommitted
     }
-}
-
-/// Whether an op's micro-operations are judged.
-pub(crate) fn is_judged(f: &F) -> bool {
-    f.has_mops()
 }

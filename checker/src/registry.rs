@@ -1,5 +1,9 @@
 //! Every check, by name: `riprap list checkers`, the documentation and the tests read this.
 
+use crate::checks::{
+    aborted_read, duplicate, inconsistent_offsets, lost_write, phantom_read, poll_order, precommitted_read,
+    send_order, unseen,
+};
 use crate::index::Index;
 use crate::options::Options;
 use crate::verdict::{Anomaly, Severity};
@@ -36,7 +40,17 @@ impl AnomalyInfo {
 }
 
 /// Every check, sorted by name.
-pub static ALL: &[&CheckerInfo] = &[];
+pub static ALL: &[&CheckerInfo] = &[
+    &aborted_read::INFO,
+    &duplicate::INFO,
+    &inconsistent_offsets::INFO,
+    &lost_write::INFO,
+    &phantom_read::INFO,
+    &poll_order::INFO,
+    &precommitted_read::INFO,
+    &send_order::INFO,
+    &unseen::INFO,
+];
 
 /// The anomaly of this name, if a check finds one.
 pub fn anomaly(name: &str) -> Option<&'static AnomalyInfo> {

@@ -1,0 +1,82 @@
+//! Lost writes: somebody read past a committed record that nobody ever read.
+//!
+//! ```text
+//! s5=17@12  s5=18@13  p5:13=18      17 is lost: the log was read up to 18, and 17 was not there
+//! s5=17@12  s5=18@13  p5:12=17      18 is not: nobody got so far
+//! ```
+//!
+//! The same check proves torn transactions, since one value that was read proves that its whole transaction committed.
+//! How far a key was read is the highest place that a value read by an `ok` poll has; a value seen at several places
+//! counts as having been read at the first of them, and must be read if the last is within reach.
+
+use crate::found::Found;
+use crate::index::{Index, NONE, ValueId};
+use crate::options::Options;
+use crate::proof::Proof;
+use crate::registry::{AnomalyInfo, CheckerInfo};
+use crate::verdict::{Anomaly, Severity};
+
+/// The check.
+pub(crate) static INFO: CheckerInfo = CheckerInfo {
+    name: "lost-write",
+    doc: "committed records below the highest one read are read by somebody",
+    anomalies: &[LOST_WRITE],
+    run,
+};
+
+const LOST_WRITE: AnomalyInfo = AnomalyInfo {
+    name: "lost-write",
+    meaning: "a committed record was read by nobody, though a later one of its key was",
+    source: "jepsen.tests.kafka, lost-write",
+    severity: Severity::Data,
+    allowed: |options| !options.jepsen() && !options.acks_all,
+};
+
+fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
+    let mut found = Found::new(options);
+    for key in &index.keys {
+        let read = key.value_ids.clone().filter(|value| index.is_read(*value));
+        let reach = read
+            .filter_map(|value| Some(index.first_place[value as usize]).filter(|place| *place != NONE))
+            .max();
+        let Some(reach) = reach else { continue };
+        for value in key.value_ids.clone() {
+            let last = index.last_place[value as usize];
+            if last == NONE || last > reach || index.is_read(value) {
+                continue;
+            }
+            let writer = index.writer[value as usize];
+            if writer != NONE && index.must_have_committed(writer) {
+                found.add(u64::from(reach - last), (value, reach));
+            }
+        }
+    }
+    let told = found.tell(&LOST_WRITE, options, |(value, reach): (ValueId, u32)| {
+        let key = index.key_of(value).key;
+        let mut proof = Proof::new(index);
+        proof.placed(value, index.last_place[value as usize]);
+        let (beyond, reader) = reached(index, reach);
+        proof.placed(beyond, index.first_place[beyond as usize]);
+        proof.read_by(reader, beyond);
+        let story = format!(
+            "key {key} {} was read by nobody, though op {} read value {}, which stands after it at offset {}",
+            index.tell_value(value),
+            index.op_index(reader),
+            index.value(beyond),
+            index.order_offset[reach as usize],
+        );
+        proof.example(Some(key), story)
+    });
+    told.into_iter().collect()
+}
+
+/// A value that was read and is first seen at this place, and who read it.
+fn reached(index: &Index<'_>, place: u32) -> (ValueId, u32) {
+    let conflicts = &index.conflicts[index.conflicts.partition_point(|(at, _)| *at < place)..];
+    let here = conflicts.iter().take_while(|(at, _)| *at == place).map(|(_, value)| *value);
+    let value = here
+        .chain([index.order[place as usize]])
+        .find(|value| index.is_read(*value) && index.first_place[*value as usize] == place)
+        .expect("the reach is the place of a value that was read");
+    (value, index.reader[value as usize])
+}

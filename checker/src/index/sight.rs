@@ -1,0 +1,111 @@
+//! Who saw a value at an offset: for stories, not for judging.
+
+use super::{Index, IntMap, NONE, TxnId, ValueId};
+use riprap_core::op::{Kind, Offset, Value};
+
+/// How a value is known to be at an offset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sight {
+    /// The transaction that sent it was told so.
+    Sent(TxnId),
+    /// This transaction read it there.
+    Read(TxnId),
+}
+
+impl Sight {
+    pub(crate) fn txn(self) -> TxnId {
+        match self {
+            Sight::Sent(txn) | Sight::Read(txn) => txn,
+        }
+    }
+}
+
+/// Sightings of values that are at several offsets, or were not read by anybody who ended well.
+pub(super) type Sightings = IntMap<(ValueId, i64), TxnId>;
+
+impl Index<'_> {
+    /// Somebody who saw this value at this offset.
+    pub(crate) fn who_saw(&self, value: ValueId, offset: Offset) -> Option<Sight> {
+        let writer = self.writer[value as usize];
+        if writer != NONE
+            && self.must_have_committed(writer)
+            && self.sends(writer).any(|(_, sent, at)| sent == value && at == Some(offset))
+        {
+            return Some(Sight::Sent(writer));
+        }
+        let reader = self.reader[value as usize];
+        if reader != NONE && self.reads_at(reader, value, offset) {
+            return Some(Sight::Read(reader));
+        }
+        let sightings = self.sightings.get_or_init(|| self.sightings());
+        sightings.get(&(value, offset.0)).copied().map(Sight::Read)
+    }
+
+    fn reads_at(&self, txn: TxnId, value: ValueId, offset: Offset) -> bool {
+        let key = self.key_of(value);
+        let number = self.value(value);
+        self.reads(txn).any(|(id, offsets, values)| {
+            self.keys[id as usize].key == key.key
+                && offsets.iter().zip(values).any(|(at, read)| *at == offset && *read == number)
+        })
+    }
+
+    /// One pass over all reads, made when a story first needs it.
+    fn sightings(&self) -> Sightings {
+        let mut odd: Vec<bool> = self.reader.iter().map(|reader| *reader == NONE).collect();
+        self.repeats.iter().for_each(|(value, _)| odd[*value as usize] = true);
+        self.conflicts.iter().for_each(|(_, value)| odd[*value as usize] = true);
+        let mut sightings = Sightings::default();
+        for txn in 0..self.txns.len() as TxnId {
+            for (key, offsets, values) in self.reads(txn) {
+                let key = &self.keys[key as usize];
+                for (offset, value) in offsets.iter().zip(values) {
+                    let value = self.value_id(key, *value);
+                    if odd[value as usize] {
+                        sightings.entry((value, offset.0)).or_insert(txn);
+                    }
+                }
+            }
+        }
+        sightings
+    }
+
+    /// `value 17, acked at offset 12 (op 31)`: a value and what became of its send.
+    pub(crate) fn tell_value(&self, value: ValueId) -> String {
+        let writer = self.writer[value as usize];
+        let number = self.value(value);
+        if writer == NONE {
+            return format!("value {number}, which nobody sent");
+        }
+        let op = self.op_index(writer);
+        let offset = self.sends(writer).find(|(_, sent, _)| *sent == value).and_then(|(_, _, offset)| offset);
+        match (self.txns[writer as usize].kind, offset) {
+            (Kind::Ok, Some(offset)) => format!("value {number}, acked at offset {offset} (op {op})"),
+            (Kind::Ok, None) => format!("value {number}, acked without an offset (op {op})"),
+            (Kind::Fail, _) => format!("value {number}, whose send failed (op {op})"),
+            (Kind::Info | Kind::Invoke, _) => {
+                format!("value {number}, whose send's end is unknown (op {op})")
+            }
+        }
+    }
+
+    /// `value 17 at offset 12`: a value at its place.
+    pub(crate) fn tell_place(&self, place: u32) -> String {
+        let value = self.value(self.order[place as usize]);
+        format!("value {value} at offset {}", self.order_offset[place as usize])
+    }
+
+    /// `value 17 at offset 12`, or just the value where it has no place.
+    pub(crate) fn tell_placed(&self, value: ValueId) -> String {
+        match self.place[value as usize] {
+            NONE => format!("value {}", self.value(value)),
+            place => format!("value {} at offset {}", self.value(value), self.order_offset[place as usize]),
+        }
+    }
+
+    /// The number of a value, if the history knows it.
+    pub(crate) fn find_value(&self, key: riprap_core::Key, value: Value) -> Option<ValueId> {
+        let key = &self.keys[self.key_ids.rank(key.0)? as usize];
+        key.values.rank(value.0).map(|rank| key.value_ids.start + rank)
+    }
+}

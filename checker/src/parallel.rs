@@ -1,0 +1,49 @@
+//! Work on all cores with one outcome: pieces are computed in any order and come back in theirs.
+
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// More threads than this wait for memory rather than compute.
+const MAX_THREADS: usize = 16;
+/// Pieces for each thread, so that one heavy piece does not leave the others idle.
+const PIECES_PER_THREAD: usize = 16;
+
+/// Computes `each` for pieces that together cover `0..len`; the results are in the pieces' order.
+pub(crate) fn pieces<T: Send>(len: usize, each: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    // How the work is cut must not be seen in the outcome, and costs nothing where there is little.
+    let size = len.div_ceil(threads * PIECES_PER_THREAD).max(1024);
+    let count = len.div_ceil(size);
+    all(count, |piece| each(piece * size..((piece + 1) * size).min(len)))
+}
+
+/// Computes `each` for every number below `count`; the results are in their order. A panic of one goes on in the caller.
+pub(crate) fn all<T: Send>(count: usize, each: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(count);
+    if threads <= 1 {
+        return (0..count).map(each).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= count {
+                return done;
+            }
+            done.push((n, each(n)));
+        }
+    };
+    let mut done: Vec<(usize, T)> = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut done = work();
+        for other in others {
+            done.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        done
+    });
+    done.sort_by_key(|(n, _)| *n);
+    done.into_iter().map(|(_, t)| t).collect()
+}

@@ -1,0 +1,133 @@
+//! 180 histories, with what Jepsen's own checker said of each (`oracle/README.md`): the same validity, the same kinds of
+//! anomalies, the same counts.
+
+use riprap_checker::{Guarantees, Options, Valid, Verdict, Via, check};
+use riprap_core::History;
+use riprap_core::history::read_jsonl;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("oracle").join(name)
+}
+
+/// The histories of a packed file, by case: a line `head` + number + `tail` stands before each.
+fn cases(name: &str, head: &str, tail: &str) -> BTreeMap<String, String> {
+    let packed = fs::read(file(name)).expect("the oracle is in the tree");
+    let text = String::from_utf8(zstd::decode_all(&packed[..]).expect("packed")).expect("UTF-8");
+    let mut cases = BTreeMap::new();
+    let mut case = None;
+    for line in text.lines() {
+        if let Some(number) = line.strip_prefix(head).and_then(|line| line.strip_suffix(tail)) {
+            case = Some(number.to_owned());
+        } else {
+            let case = case.clone().expect("a case begins with its number");
+            let text: &mut String = cases.entry(case).or_default();
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    cases
+}
+
+fn verdicts(name: &str) -> Vec<Json> {
+    let text = fs::read_to_string(file(name)).expect("the oracle is in the tree");
+    text.lines().map(|line| serde_json::from_str(line).expect("a verdict")).collect()
+}
+
+/// Elle's summaries of what cycles mean for isolation levels; not anomalies of their own.
+fn is_summary(name: &str) -> bool {
+    name.starts_with("PL-") || name.starts_with("strong-")
+}
+
+fn is_cycle(name: &str) -> bool {
+    name.starts_with("G0") || name.starts_with("G1c") || name.contains("cycle")
+}
+
+fn names(json: &Json, keep: impl Fn(&str) -> bool) -> Vec<String> {
+    let names = json.as_array().expect("a list").iter().map(|name| name.as_str().expect("a name"));
+    names.filter(|name| keep(name)).map(str::to_owned).collect()
+}
+
+fn counts(verdict: &Verdict) -> BTreeMap<String, u64> {
+    verdict
+        .anomalies
+        .iter()
+        .filter(|(name, _)| !is_cycle(name))
+        .map(|(name, found)| (name.clone(), found.count))
+        .collect()
+}
+
+fn judge(history: &History, via: Via, ww: bool) -> Verdict {
+    let options = Options { via, ww, guarantees: Guarantees::Jepsen, vacuity: false, ..Options::default() };
+    check(history, &options)
+}
+
+/// Compares one case; returns what differs.
+fn differences(case: &str, expect: &Json, verdict: &Verdict) -> String {
+    let mut out = String::new();
+    let plain = |name: &str| !is_summary(name) && !is_cycle(name);
+    let expected: BTreeMap<String, u64> = names(&expect["error_types"], plain)
+        .into_iter()
+        .map(|name| {
+            let count = expect["counts"][&name].as_u64().expect("a count");
+            (name, count)
+        })
+        .collect();
+    let found = counts(verdict);
+    if expected != found {
+        writeln!(out, "{case}: Jepsen counts {expected:?}, riprap {found:?}").expect("a string takes all");
+    }
+    let bad = names(&expect["bad"], plain);
+    let forbidden: Vec<&str> =
+        verdict.anomalies.iter().filter(|(_, found)| !found.allowed).map(|(name, _)| name.as_str()).collect();
+    let forbidden: Vec<&str> = forbidden.into_iter().filter(|name| !is_cycle(name)).collect();
+    if bad != forbidden {
+        writeln!(out, "{case}: bad for Jepsen {bad:?}, for riprap {forbidden:?}")
+            .expect("a string takes all");
+    }
+    let only_cycles = !names(&expect["bad"], |name| !plain(name)).is_empty() && bad.is_empty();
+    let valid = if expect["valid"].as_bool().expect("a verdict") { Valid::True } else { Valid::False };
+    if !only_cycles && verdict.valid != valid {
+        writeln!(out, "{case}: Jepsen says {valid}, riprap {}: {:?}", verdict.valid, verdict.why)
+            .expect("a string takes all");
+    }
+    out
+}
+
+fn agree(histories: &BTreeMap<String, History>, verdicts: &[Json], via: Via, ww: bool) {
+    assert_eq!(histories.len(), verdicts.len());
+    let mut out = String::new();
+    for expect in verdicts {
+        let case = expect["case"].as_str().expect("a case");
+        out += &differences(case, expect, &judge(&histories[case], via, ww));
+    }
+    assert!(out.is_empty(), "\n{out}");
+}
+
+fn from_jsonl(name: &str) -> BTreeMap<String, History> {
+    let read = |(case, text): (String, String)| {
+        let (history, dropped) = read_jsonl(text.as_bytes()).expect("well formed");
+        assert_eq!(dropped, None);
+        (case, history)
+    };
+    cases(name, "{\"case\":\"", "\"}").into_iter().map(read).collect()
+}
+
+#[test]
+fn agrees_with_jepsen_by_assign() {
+    agree(&from_jsonl("assign.jsonl.zst"), &verdicts("assign.verdicts.jsonl"), Via::Assign, true);
+}
+
+#[test]
+fn agrees_with_jepsen_by_assign_without_ww_edges() {
+    agree(&from_jsonl("assign.jsonl.zst"), &verdicts("assign.verdicts-noww.jsonl"), Via::Assign, false);
+}
+
+#[test]
+fn agrees_with_jepsen_by_subscribe() {
+    agree(&from_jsonl("subscribe.jsonl.zst"), &verdicts("subscribe.verdicts.jsonl"), Via::Subscribe, true);
+}

@@ -107,7 +107,9 @@ proptest! {
             prop_assert_eq!(run(&mut mem, &mut mem_files, step), expect, "{:?}", step);
         }
     }
+}
 
+proptest! {
     #[test]
     fn what_was_synced_survives_whatever_the_rest_does(
         before in prop::collection::vec(step(), 0..40),

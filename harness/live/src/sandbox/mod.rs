@@ -21,11 +21,14 @@
 
 mod enter;
 mod error;
+mod links;
 mod netlink;
 mod network;
 mod nft;
 mod probe;
 mod process;
+mod signals;
+mod supervisor;
 mod sys;
 
 pub use enter::{Entered, Inside, enter, probe};

@@ -10,23 +10,23 @@
 
 use super::enter::Inside;
 use super::error::SandboxError;
-use super::netlink::{Message, Refusal, Socket};
+use super::links::{self, Pair};
+use super::netlink::Socket;
 use super::nft::Filter;
 use super::probe::{self, Probes, Reach};
 use super::sys;
 use std::collections::BTreeSet;
-use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// The most nodes that a network has: each costs the kernel about 30 ms to make, and every pair may be cut in one
+/// The most nodes that a network has: each costs the kernel some 5 ms to make and 20 to take away, and every pair may be cut in one
 /// transaction, which the size of a netlink message limits to some 10,000 pairs.
 pub const MAX_NODES: usize = 64;
 
@@ -35,10 +35,7 @@ const READY_WAIT: Duration = Duration::from_secs(10);
 
 const BRIDGE: &str = "br0";
 const HARNESS_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const PREFIX_BITS: u8 = 16;
 const FIRST_NODE: u8 = 10;
-/// In a new namespace the loopback interface is 1.
-const NODE_INTERFACE: i32 = 2;
 
 /// A node's position in the network: 0-based.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -113,21 +110,22 @@ impl Network {
         let mut route = lock(&self.route);
         let mut probes = lock(&self.probes);
         let probe_failed = || SandboxError::setup("open a probe's socket");
-        let bridge = new_bridge(&mut route)?;
+        let bridge = links::new_bridge(&mut route, BRIDGE, HARNESS_ADDRESS)
+            .map_err(SandboxError::network("make a bridge"))?;
         probes.add(probe::socket().map_err(probe_failed())?, HARNESS_ADDRESS).map_err(probe_failed())?;
         let mut inner = Vec::new();
         for i in 0..nodes {
             let (node, node_route, socket) = new_node(&mut route, bridge, NodeIx(i))?;
             probes.add(socket, node.address).map_err(probe_failed())?;
             self.nodes.push(node);
-            inner.push((node_route, NODE_INTERFACE));
+            inner.push((node_route, links::NODE_INTERFACE));
         }
         let places: Vec<Ipv4Addr> = probes.places().collect();
         let routes = [(&mut *route, bridge)].into_iter().chain(inner.iter_mut().map(|(r, i)| (r, *i)));
         for ((route, interface), own) in routes.zip(&places) {
             for other in places.iter().filter(|a| *a != own) {
                 let failed = SandboxError::network(format!("tell {own} the link address of {other}"));
-                route.request(new_neighbour(interface, *other)).map_err(failed)?;
+                links::new_neighbour(route, interface, *other).map_err(failed)?;
             }
         }
         // The kernel takes links into service in the background, and drops packets until it has.
@@ -259,15 +257,41 @@ impl Drop for Network {
         let _ = lock(&self.filter).remove();
         let mut route = lock(&self.route);
         for node in self.nodes() {
-            let _ = route.request(delete_link(&link_name(node)));
+            let _ = links::delete_link(&mut route, &link_name(node));
         }
-        let _ = route.request(delete_link(BRIDGE));
+        let _ = links::delete_link(&mut route, BRIDGE);
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while the lock was held left at worst an unread answer, which the next call skips.
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The name of a node's link, as the harness sees it.
+fn link_name(node: NodeIx) -> String {
+    format!("riprap-{node}")
+}
+
+/// Makes a node: its namespace, its link to the bridge, its address. With it come a socket to configure it and one to
+/// probe it by.
+fn new_node(
+    route: &mut Socket,
+    bridge: i32,
+    node: NodeIx,
+) -> Result<(Node, Socket, UdpSocket), SandboxError> {
+    let last = u8::try_from(node.0).expect("a network has at most MAX_NODES nodes") + FIRST_NODE;
+    let address = Ipv4Addr::new(10, 77, 0, last);
+    let (namespace, mut inner, socket) = in_thread(|| {
+        let namespace = sys::new_network_namespace()?;
+        tune_tcp();
+        Ok((namespace, Socket::open(libc::NETLINK_ROUTE)?, probe::socket()?))
+    })
+    .map_err(SandboxError::setup(format!("make a network namespace for {node}")))?;
+    let name = link_name(node);
+    let pair = Pair { bridge, name: &name, namespace: sys::fd(&namespace), inner: &mut inner, address };
+    links::new_pair(route, pair).map_err(SandboxError::network(format!("link {node} to the bridge")))?;
+    Ok((Node { address, namespace: Arc::new(namespace) }, inner, socket))
 }
 
 /// Runs a closure on a thread of its own, whose namespace may change without harm to anybody.
@@ -288,145 +312,4 @@ fn tune_tcp() {
         sys::try_set("net/ipv4/tcp_rto_max_ms", "1000");
         sys::try_set("net/ipv4/tcp_retries2", "255");
     }
-}
-
-// ---- links ----
-
-const IFLA_BR_STP_STATE: u16 = 5;
-const IFLA_BR_MCAST_SNOOPING: u16 = 23;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
-const VETH_INFO_PEER: u16 = 1;
-const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
-const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
-
-fn link_name(node: NodeIx) -> String {
-    format!("riprap-{node}")
-}
-
-/// The header of a link message: family, padding, type, index, flags, which flags to change.
-fn link_header(index: i32, up: bool) -> Vec<u8> {
-    let flags = if up { libc::IFF_UP as u32 } else { 0 };
-    [[0; 4], index.to_ne_bytes(), flags.to_ne_bytes(), flags.to_ne_bytes()].concat()
-}
-
-/// A link address of the range that is nobody's.
-fn link_address(address: Ipv4Addr) -> [u8; 6] {
-    let [a, b, c, d] = address.octets();
-    [0x02, 0x00, a, b, c, d]
-}
-
-/// Brings an interface up that was made down, without IPv6 addresses.
-fn bring_up(route: &mut Socket, index: i32) -> Result<(), Refusal> {
-    // Two messages, because within one the kernel brings the interface up first; and it takes this one for an interface
-    // that exists, not for one that it is to make.
-    let mut m = Message::new(libc::RTM_NEWLINK, 0, &link_header(index, false));
-    m.nest(libc::IFLA_AF_SPEC, |m| {
-        m.nest(libc::AF_INET6 as u16, |m| {
-            m.put(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
-        });
-    });
-    match route.request(m) {
-        // A kernel without IPv6 gives none.
-        Err(refusal) if refusal.source.raw_os_error() != Some(libc::EAFNOSUPPORT) => return Err(refusal),
-        _ => {}
-    }
-    route.request(Message::new(libc::RTM_NEWLINK, 0, &link_header(index, true)))
-}
-
-fn new_link(header: &[u8]) -> Message {
-    Message::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, header)
-}
-
-fn delete_link(name: &str) -> Message {
-    let mut m = Message::new(libc::RTM_DELLINK, 0, &link_header(0, false));
-    m.put_str(libc::IFLA_IFNAME, name);
-    m
-}
-
-fn new_address(index: i32, address: Ipv4Addr) -> Message {
-    // Family, prefix length, flags, scope, index.
-    let head = [[libc::AF_INET as u8, PREFIX_BITS, 0, 0], index.to_ne_bytes()].concat();
-    let mut m = Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &head);
-    m.put(libc::IFA_LOCAL, &address.octets()).put(libc::IFA_ADDRESS, &address.octets());
-    m
-}
-
-/// The number of an interface in the calling thread's namespace; 0 if there is none.
-fn link_index(name: &str) -> i32 {
-    let name = CString::new(name).expect("our own names have no zero bytes");
-    // SAFETY: the string lives through the call.
-    unsafe { libc::if_nametoindex(name.as_ptr()) as i32 }
-}
-
-fn new_neighbour(interface: i32, address: Ipv4Addr) -> Message {
-    let family = [libc::AF_INET as u8, 0, 0, 0];
-    let [state_low, state_high] = libc::NUD_PERMANENT.to_ne_bytes();
-    // Family, interface, state, flags, type.
-    let head = [family, interface.to_ne_bytes(), [state_low, state_high, 0, 0]].concat();
-    let mut m = Message::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &head);
-    m.put(libc::NDA_DST, &address.octets()).put(libc::NDA_LLADDR, &link_address(address));
-    m
-}
-
-fn loopback_up(route: &mut Socket) -> Result<(), Refusal> {
-    route.request(Message::new(libc::RTM_NEWLINK, 0, &link_header(1, true)))
-}
-
-/// Makes the bridge, with the harness's address, and returns its index.
-fn new_bridge(route: &mut Socket) -> Result<i32, SandboxError> {
-    let mut m = new_link(&link_header(0, false));
-    m.put_str(libc::IFLA_IFNAME, BRIDGE);
-    // Without a fixed address a bridge takes over that of a port, and neighbours would have to learn it anew.
-    m.put(libc::IFLA_ADDRESS, &link_address(HARNESS_ADDRESS));
-    m.nest(libc::IFLA_LINKINFO, |m| {
-        m.put_str(IFLA_INFO_KIND, "bridge").nest(IFLA_INFO_DATA, |m| {
-            m.put(IFLA_BR_STP_STATE, &0_u32.to_ne_bytes()).put(IFLA_BR_MCAST_SNOOPING, &[0]);
-        });
-    });
-    route.request(m).map_err(SandboxError::network("make a bridge"))?;
-    let index = link_index(BRIDGE);
-    bring_up(route, index).map_err(SandboxError::network("bring the bridge up"))?;
-    loopback_up(route).map_err(SandboxError::network("bring the loopback interface up"))?;
-    route
-        .request(new_address(index, HARNESS_ADDRESS))
-        .map_err(SandboxError::network("give the bridge an address"))?;
-    Ok(index)
-}
-
-/// Makes a node: its namespace, its link to the bridge, its address. With it come a socket to configure it and one to
-/// probe it by.
-fn new_node(
-    route: &mut Socket,
-    bridge: i32,
-    node: NodeIx,
-) -> Result<(Node, Socket, UdpSocket), SandboxError> {
-    let last = u8::try_from(node.0).expect("a network has at most MAX_NODES nodes") + FIRST_NODE;
-    let address = Ipv4Addr::new(10, 77, 0, last);
-    let (namespace, mut inner, socket) = in_thread(|| {
-        let namespace = sys::new_network_namespace()?;
-        tune_tcp();
-        Ok((namespace, Socket::open(libc::NETLINK_ROUTE)?, probe::socket()?))
-    })
-    .map_err(SandboxError::setup(format!("make a network namespace for {node}")))?;
-
-    let mut m = new_link(&link_header(0, false));
-    m.put_str(libc::IFLA_IFNAME, &link_name(node)).put(libc::IFLA_MASTER, &bridge.to_ne_bytes());
-    m.nest(libc::IFLA_LINKINFO, |m| {
-        m.put_str(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_DATA, |m| {
-            m.nest(VETH_INFO_PEER, |m| {
-                // The kernel refuses to make it up: it has no other end yet.
-                m.raw(&link_header(NODE_INTERFACE, false)).put_str(libc::IFLA_IFNAME, "eth0");
-                m.put(libc::IFLA_ADDRESS, &link_address(address));
-                m.put(libc::IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
-            });
-        });
-    });
-    let failed = || SandboxError::network(format!("link {node} to the bridge"));
-    route.request(m).map_err(failed())?;
-    loopback_up(&mut inner).map_err(failed())?;
-    bring_up(&mut inner, NODE_INTERFACE).map_err(failed())?;
-    bring_up(route, link_index(&link_name(node))).map_err(failed())?;
-    inner.request(new_address(NODE_INTERFACE, address)).map_err(failed())?;
-    Ok((Node { address, namespace: Arc::new(namespace) }, inner, socket))
 }

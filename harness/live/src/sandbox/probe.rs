@@ -28,15 +28,8 @@ pub enum Reach {
 /// lost to a full backlog does not decide.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// What a datagram says: which round, which of its pairs.
-type Payload = [u8; 16];
-
-fn payload(round: u64, pair: usize) -> Payload {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&round.to_ne_bytes());
-    bytes[8..].copy_from_slice(&(pair as u64).to_ne_bytes());
-    bytes
-}
+/// A datagram says in which round it was sent and for which of its pairs.
+const PAYLOAD_SIZE_BYTES: usize = 16;
 
 /// One socket for each place, all of them held open.
 #[derive(Default, Debug)]
@@ -74,32 +67,33 @@ impl Probes {
         let deadline = Instant::now() + wait;
         let mut found = vec![Reach::No; pairs.len()];
         let mut send_next = Instant::now();
-        while found.contains(&Reach::No) {
+        loop {
             let now = Instant::now();
-            if now >= deadline {
-                break;
-            }
             if now >= send_next {
                 self.send(pairs, &found)?;
                 send_next = now + AGAIN;
             }
             let sockets: Vec<_> = self.sockets.iter().map(AsFd::as_fd).collect();
-            let ready =
-                sys::readable(&sockets, send_next.min(deadline).saturating_duration_since(Instant::now()))?;
+            let next = send_next.min(deadline);
+            let ready = sys::readable(&sockets, next.saturating_duration_since(Instant::now()))?;
             for place in (0..ready.len()).filter(|&i| ready[i]) {
                 self.receive(place, pairs, &mut found);
             }
+            // Only here, after a look at what has come: a thread that was kept waiting for a CPU has not asked in vain.
+            if !found.contains(&Reach::No) || Instant::now() >= deadline {
+                return Ok(found);
+            }
         }
-        Ok(found)
     }
 
     fn send(&self, pairs: &[(usize, usize)], found: &[Reach]) -> io::Result<()> {
         for (i, &(source, destination)) in pairs.iter().enumerate().filter(|(i, _)| found[*i] == Reach::No) {
-            match self.sockets[source].send_to(&payload(self.round, i), self.addresses[destination]) {
+            let payload = [self.round.to_ne_bytes(), (i as u64).to_ne_bytes()].concat();
+            let sent = self.sockets[source].send_to(&payload, self.addresses[destination]);
+            match sent.as_ref().map_err(io::Error::raw_os_error) {
                 // A full send buffer, or a link not yet in service: as good as lost.
-                Err(e)
-                    if e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS) => {}
-                other => drop(other?),
+                Err(Some(libc::EAGAIN | libc::ENOBUFS)) => {}
+                _ => drop(sent?),
             }
         }
         Ok(())
@@ -107,13 +101,14 @@ impl Probes {
 
     /// Takes in all that has come to a place. Datagrams of earlier rounds, and strangers', count for nothing.
     fn receive(&self, place: usize, pairs: &[(usize, usize)], found: &mut [Reach]) {
-        let mut bytes = [0; 16];
+        let mut bytes = [0; PAYLOAD_SIZE_BYTES];
         while let Ok((len, from)) = self.sockets[place].recv_from(&mut bytes) {
-            for (i, &(source, destination)) in pairs.iter().enumerate() {
-                let here = destination == place && from == self.addresses[source].into();
-                if here && len == bytes.len() && bytes == payload(self.round, i) {
-                    found[i] = Reach::Yes;
-                }
+            let (round, pair) = bytes.split_at(8);
+            let pair = u64::from_ne_bytes(pair.try_into().expect("8 bytes")) as usize;
+            let Some(&(source, destination)) = pairs.get(pair) else { continue };
+            let expected = destination == place && from == self.addresses[source].into();
+            if expected && len == PAYLOAD_SIZE_BYTES && round == self.round.to_ne_bytes() {
+                found[pair] = Reach::Yes;
             }
         }
     }

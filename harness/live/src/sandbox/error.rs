@@ -5,7 +5,6 @@ use super::sys;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::Path;
 use thiserror::Error;
 
 /// Why the sandbox could not be made, or how it ended before its time.
@@ -105,7 +104,7 @@ pub enum Remedy {
     /// Ubuntu's restriction through AppArmor.
     AppArmor,
     /// The seccomp profile of a container engine, or of a service manager.
-    Container,
+    Seccomp,
     /// 32 levels of user namespaces are in use.
     Depth,
     /// The kernel was built without.
@@ -131,9 +130,9 @@ impl fmt::Display for Remedy {
                 let setting = "kernel.apparmor_restrict_unprivileged_userns";
                 write!(f, "{setting} is 1: as root, sysctl -w {setting}=0")
             }
-            Remedy::Container => write!(
+            Remedy::Seccomp => write!(
                 f,
-                "this looks like a container or service whose seccomp profile forbids it: start it with --security-opt \
+                "a seccomp filter, as containers and services have, forbids it: start the container with --security-opt \
                  seccomp=unconfined, or --privileged"
             ),
             Remedy::Depth => write!(f, "32 nested user namespaces are the kernel's limit: end some"),
@@ -157,8 +156,8 @@ pub(super) struct Policy {
     max_mnt_namespaces: Option<u64>,
     unprivileged_userns_clone: Option<u64>,
     apparmor_restrict_unprivileged_userns: Option<u64>,
-    /// The process runs under a seccomp filter, or in what looks like a container.
-    container: bool,
+    /// The process runs under a seccomp filter.
+    filtered: bool,
     /// The process is root's, though it may lack capabilities.
     root: bool,
 }
@@ -167,7 +166,6 @@ impl Policy {
     pub(super) fn read() -> Policy {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let seccomp = status.lines().any(|l| l.strip_prefix("Seccomp:").is_some_and(|v| v.trim() == "2"));
-        let marked = ["/.dockerenv", "/run/.containerenv"].iter().any(|p| Path::new(p).exists());
         Policy {
             max_user_namespaces: sys::setting("user/max_user_namespaces"),
             max_net_namespaces: sys::setting("user/max_net_namespaces"),
@@ -177,7 +175,7 @@ impl Policy {
             apparmor_restrict_unprivileged_userns: sys::setting(
                 "kernel/apparmor_restrict_unprivileged_userns",
             ),
-            container: seccomp || marked,
+            filtered: seccomp,
             // SAFETY: geteuid touches no memory.
             root: unsafe { libc::geteuid() } == 0,
         }
@@ -205,8 +203,8 @@ impl Policy {
             {
                 Remedy::AppArmor
             }
-            Some(libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOSYS) if self.container => {
-                Remedy::Container
+            Some(libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOSYS) if self.filtered => {
+                Remedy::Seccomp
             }
             Some(libc::EINVAL | libc::ENOSYS) => Remedy::KernelBuild,
             _ => Remedy::Unknown,
@@ -219,7 +217,7 @@ impl Policy {
         let elsewhere = match (&remedy, self.root) {
             (Remedy::KernelBuild, _) => "on another kernel",
             (Remedy::Depth, _) => "further out",
-            (Remedy::Container, _) => "outside of it",
+            (Remedy::Seccomp, _) => "outside of it",
             (_, false) => "as root",
             (_, true) => "with all capabilities",
         };
@@ -238,7 +236,7 @@ mod tests {
         let no_net = Policy { max_net_namespaces: Some(0), ..open.clone() };
         let debian = Policy { unprivileged_userns_clone: Some(0), ..open.clone() };
         let ubuntu = Policy { apparmor_restrict_unprivileged_userns: Some(1), ..open.clone() };
-        let docker = Policy { container: true, root: true, ..debian.clone() };
+        let docker = Policy { filtered: true, root: true, ..debian.clone() };
         let root = Policy { root: true, ..off.clone() };
         for (policy, errno, expect) in [
             (&off, libc::ENOSPC, "sysctl -w user.max_user_namespaces=10000, or run riprap as root"),

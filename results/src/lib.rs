@@ -9,6 +9,9 @@
 //!
 //! All of it can be made again from the files alone: `riprap report` opens the run's folder and calls [`publish`].
 
+mod logs;
+mod palette;
+mod plots;
 mod progress;
 mod record;
 mod report;
@@ -17,6 +20,8 @@ mod summary;
 mod terminal;
 mod timeline;
 
+pub use logs::LogExcerpt;
+pub use plots::{Plot, plots};
 pub use progress::{Progress, State};
 pub use record::TestRecord;
 pub use report::{ReportInput, report};
@@ -27,11 +32,12 @@ pub use timeline::{FaultRecord, FaultSpan, Faults, Phase};
 
 use riprap_checker::Verdict;
 use riprap_core::History;
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 
 /// Writes what a run came to: `results.json`, the plots, `report.html`. Returns the report's path.
 ///
-/// The verdict's parts `phases` and `faults`, as [`Phase`]s and [`Faults`] attach them, are what plots and report show.
+/// The verdict's parts `phases` (a list of [`Phase`]s) and `faults` ([`Faults`]) are what plots and report show.
 pub fn publish(
     run: &RunDir,
     test: &TestRecord,
@@ -39,6 +45,26 @@ pub fn publish(
     history: &History,
 ) -> Result<PathBuf, StoreError> {
     run.write_results(verdict)?;
-    let html = report(&ReportInput { test, verdict, history });
-    run.write_report(&html)
+    let phases: Vec<Phase> = part(verdict, "phases");
+    let faults: Faults = part(verdict, "faults");
+    let plots = plots(history, &phases, &faults);
+    for plot in &plots {
+        run.write_plot(plot.name, &plot.svg)?;
+    }
+    let (logs, files) = (logs::excerpts(run), run.files()?);
+    run.write_report(&report(&ReportInput {
+        test,
+        verdict,
+        history,
+        phases: &phases,
+        faults: &faults,
+        plots: &plots,
+        logs: &logs,
+        files: &files,
+    }))
+}
+
+/// A part of a verdict; empty if it is missing or of another shape, as in a file of another version.
+fn part<T: DeserializeOwned + Default>(verdict: &Verdict, name: &str) -> T {
+    verdict.parts.get(name).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
 }

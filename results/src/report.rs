@@ -1,21 +1,502 @@
-//! `report.html`: one file that tells the whole story.
+//! `report.html`: one file that tells the whole story to somebody who was not there.
+//!
+//! It needs nothing but itself: no scripts, no fonts, no pictures from elsewhere; links lead to the run's other files,
+//! next to it. It reads from the top: the verdict and why, how to run it again, what was found with its proof, what was
+//! done to the system, what the system did, every knob.
 
+mod html;
+mod ops;
+
+use crate::logs::LogExcerpt;
+use crate::palette::{self, Ink};
+use crate::plots::{Plot, fault_inks};
 use crate::record::TestRecord;
-use riprap_checker::Verdict;
+use crate::summary::{other_reasons, worst_first};
+use crate::timeline::{Faults, Phase, brief};
+use html::Html;
+use ops::{example_ops, seconds};
+use riprap_checker::{Anomaly, Valid, Verdict, registry};
 use riprap_core::History;
+use riprap_core::op::{Kind, Process};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// Examples shown of one anomaly; results.json has the others.
+const MAX_EXAMPLES: usize = 5;
+/// Strikes in the table of faults.
+const MAX_STRIKES: usize = 200;
+/// Rows of the table of errors.
+const MAX_ERRORS: usize = 40;
+/// Reasons under the verdict.
+const MAX_REASONS: usize = 12;
 
 /// What a report is made of.
 pub struct ReportInput<'a> {
     /// What was asked for.
     pub test: &'a TestRecord,
-    /// What came of it.
+    /// What came of it, with its parts.
     pub verdict: &'a Verdict,
     /// What happened.
     pub history: &'a History,
+    /// When which phase was.
+    pub phases: &'a [Phase],
+    /// What was done to the system.
+    pub faults: &'a Faults,
+    /// Pictures.
+    pub plots: &'a [Plot],
+    /// What the nodes complained of.
+    pub logs: &'a [LogExcerpt],
+    /// The run's files, as paths in its folder, with their sizes in bytes.
+    pub files: &'a [(String, u64)],
 }
 
 /// The report.
 pub fn report(input: &ReportInput<'_>) -> String {
-    let ReportInput { test, verdict, history } = input;
-    format!("<!doctype html><title>{}</title>{} {}", verdict.valid, history.len(), test.config.seed)
+    let mut page = Html::default();
+    let config = &input.test.config;
+    page.raw("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n");
+    page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
+    page.text(format_args!(
+        "{}: {} {}, seed {}",
+        input.verdict.valid, config.system, config.workload, config.seed
+    ));
+    page.raw("</title>\n").style(&style());
+    header(&mut page, input);
+    page.raw("<main>\n");
+    anomalies(&mut page, input);
+    faults(&mut page, input);
+    plots(&mut page, input);
+    operations(&mut page, input);
+    knobs(&mut page, input);
+    logs(&mut page, input);
+    files(&mut page, input);
+    page.raw("</main>\n<footer>riprap ").text(&input.test.riprap);
+    if let Some(commit) = &input.test.git_commit {
+        page.raw(", commit ").text(commit);
+    }
+    page.raw("</footer>\n</html>\n");
+    page.into_string()
+}
+
+/// Dark only on a screen: what is printed is on white paper.
+fn style() -> String {
+    let dark = format!("{}{}", include_str!("report/dark.css"), palette::dark_rules("svg"));
+    format!(
+        "{}@media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n",
+        include_str!("report/report.css")
+    )
+}
+
+fn header(page: &mut Html, input: &ReportInput<'_>) {
+    let (config, verdict, test) = (&input.test.config, input.verdict, input.test);
+    page.raw("<header>\n<p class=\"running\"><b>riprap</b> · ")
+        .text(&config.system)
+        .raw(" · ")
+        .text(&config.workload);
+    page.raw(" · ").text(&test.began).raw("</p>\n");
+    page.raw(match verdict.valid {
+        Valid::True => "<div class=\"verdict valid\">\n<h1>Valid</h1>\n",
+        Valid::Unknown => "<div class=\"verdict unknown\">\n<h1>Unknown</h1>\n",
+        Valid::False => "<div class=\"verdict invalid\">\n<h1>Invalid</h1>\n",
+    });
+    why(page, verdict);
+    page.raw("</div>\n<dl class=\"facts\">\n");
+    let stats = &verdict.stats;
+    let duration_ns = input.history.ops().next_back().map_or(0, |op| op.time_ns());
+    let strikes: u64 = input.faults.0.values().map(|record| record.strikes).sum();
+    let facts = [
+        ("seed", config.seed.to_string()),
+        ("nodes", config.nodes.to_string()),
+        ("duration", format!("{:.1} s", duration_ns as f64 / 1e9)),
+        ("sends acknowledged", thousands(stats.ok_sends)),
+        ("records read", thousands(stats.ok_records)),
+        ("faults", if strikes == 1 { "1 strike".to_owned() } else { format!("{strikes} strikes") }),
+    ];
+    for (name, fact) in facts {
+        page.raw("<div>").element("<dt>", name, "</dt>").element("<dd>", fact, "</dd></div>\n");
+    }
+    page.raw("</dl>\n<div class=\"label\">Run it again</div>\n");
+    page.element("<pre class=\"again\">", test.command(), "</pre>\n");
+    page.raw(
+        "<nav aria-label=\"Sections\"><a href=\"#anomalies\">Anomalies</a><a href=\"#faults\">Faults</a>",
+    );
+    if !input.plots.is_empty() {
+        page.raw("<a href=\"#plots\">Plots</a>");
+    }
+    page.raw("<a href=\"#operations\">Operations</a><a href=\"#knobs\">Knobs</a>");
+    if !input.logs.is_empty() {
+        page.raw("<a href=\"#logs\">Node logs</a>");
+    }
+    page.raw("<a href=\"#files\">Files</a></nav>\n</header>\n");
+}
+
+/// What the verdict rests on, in words.
+fn why(page: &mut Html, verdict: &Verdict) {
+    let stats = &verdict.stats;
+    let forbidden: Vec<_> = verdict.forbidden().collect();
+    let mut reasons = Html::default();
+    for (name, anomaly) in forbidden.iter().take(MAX_REASONS) {
+        reasons
+            .raw("<li><a")
+            .attribute("href", format_args!("#anomaly-{name}"))
+            .raw("><b>")
+            .text(name)
+            .raw("</b></a>");
+        reasons.text(if anomaly.count == 1 {
+            String::new()
+        } else {
+            format!(", {} times", thousands(anomaly.count))
+        });
+        if let Some(example) = anomaly.examples.first() {
+            reasons.raw(": ").text(&example.story);
+        }
+        reasons.raw("\n");
+    }
+    for reason in other_reasons(verdict).take(MAX_REASONS) {
+        reasons.element("<li>", reason, "\n");
+    }
+    match verdict.valid {
+        Valid::True => {
+            page.raw("<p>Nothing that the run's guarantees forbid was seen: of ");
+            page.text(thousands(stats.ok_sends))
+                .raw(" acknowledged sends, by ")
+                .text(thousands(stats.ok_polls));
+            page.raw(" polls that read ")
+                .text(thousands(stats.ok_records))
+                .raw(" records of ")
+                .text(stats.keys);
+            page.raw(" keys.</p>\n");
+        }
+        Valid::Unknown => {
+            page.raw("<p>Nothing forbidden was seen, but this run cannot show that there was nothing:</p>\n");
+        }
+        Valid::False => {
+            page.raw("<p>The system broke what the run asked it to guarantee:</p>\n");
+        }
+    }
+    page.raw("<ul>\n").append(reasons).raw("</ul>\n");
+}
+
+fn anomalies(page: &mut Html, input: &ReportInput<'_>) {
+    page.raw("<h2 id=\"anomalies\">Anomalies</h2>\n");
+    let found = worst_first(input.verdict);
+    if found.is_empty() {
+        page.raw("<p>None.</p>\n");
+        return;
+    }
+    page.raw(
+        "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">anomaly<th scope=\"col\" class=\"n\">count\
+         <th scope=\"col\">allowed<th scope=\"col\">what it is</thead><tbody>\n",
+    );
+    for (name, anomaly) in &found {
+        page.raw("<tr><td class=\"name\">");
+        if anomaly.examples.is_empty() {
+            page.text(name);
+        } else {
+            page.raw("<a").attribute("href", format_args!("#anomaly-{name}")).raw(">").text(name).raw("</a>");
+        }
+        page.element("<td class=\"n\">", thousands(anomaly.count), "");
+        page.raw(if anomaly.allowed { "<td class=\"quiet\">yes" } else { "<td class=\"bad\">no" });
+        page.raw("<td>").text(registry::anomaly(name).map_or("", |info| info.meaning)).raw("\n");
+    }
+    page.raw("</tbody></table></div>\n");
+    page.raw(
+        "<p class=\"note\">In the tables below, <code>17@12</code> is the value 17 at offset 12; \
+              the marked ops prove the anomaly.</p>\n",
+    );
+    for (name, anomaly) in found {
+        examples(page, name, anomaly, input.history);
+    }
+}
+
+fn examples(page: &mut Html, name: &str, anomaly: &Anomaly, history: &History) {
+    if anomaly.examples.is_empty() {
+        return;
+    }
+    let shown = anomaly.examples.len().min(MAX_EXAMPLES);
+    page.raw("<h3")
+        .attribute("id", format_args!("anomaly-{name}"))
+        .raw(">")
+        .text(name)
+        .raw(" <span class=\"count\">");
+    match (anomaly.count, shown) {
+        (1, _) => page.raw("once"),
+        (count, 1) => page.text(thousands(count)).raw(" times, the worst of them"),
+        (count, shown) if count > shown as u64 => {
+            page.text(thousands(count)).raw(" times, the worst ").text(shown).raw(" of them")
+        }
+        (count, _) => page.text(thousands(count)).raw(" times"),
+    };
+    page.raw("</span></h3>\n");
+    for example in &anomaly.examples[..shown] {
+        page.element("<p class=\"story\">", &example.story, "</p>\n");
+        page.append(example_ops(example, history));
+    }
+}
+
+fn faults(page: &mut Html, input: &ReportInput<'_>) {
+    page.raw("<h2 id=\"faults\">Faults</h2>\n");
+    let strikes = input.faults.spans();
+    if strikes.is_empty() {
+        page.raw("<p>None: the system was left alone.</p>\n");
+        return;
+    }
+    page.raw(
+        "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">fault<th scope=\"col\" class=\"n\">from\
+         <th scope=\"col\" class=\"n\">until<th scope=\"col\">on whom<th scope=\"col\">took effect\
+         <th scope=\"col\">evidence</thead><tbody>\n",
+    );
+    let inks = fault_inks(input.faults);
+    for (name, span) in strikes.iter().take(MAX_STRIKES) {
+        page.raw("<tr><td class=\"name\">");
+        swatch(page, inks[name]);
+        page.text(name).element("<td class=\"n\">", seconds(span.from_ns), "");
+        match span.until_ns {
+            Some(until_ns) => page.element("<td class=\"n\">", seconds(until_ns), ""),
+            None => page.raw("<td class=\"n warn\">never healed"),
+        };
+        page.element("<td>", brief(&span.target), "");
+        page.raw(match span.took_effect {
+            Some(true) => "<td class=\"good\">yes",
+            Some(false) => "<td class=\"bad\">no",
+            None => "<td class=\"warn\">not known",
+        });
+        page.element("<td>", brief(&span.evidence), "\n");
+    }
+    page.raw("</tbody></table></div>\n");
+    if strikes.len() > MAX_STRIKES {
+        page.raw("<p class=\"note\">")
+            .text(strikes.len() - MAX_STRIKES)
+            .raw(" more stand in results.json.</p>\n");
+    }
+}
+
+/// The colour that the plots give a fault.
+fn swatch(page: &mut Html, ink: Ink) {
+    page.raw(
+        "<svg width=\"10\" height=\"10\" aria-hidden=\"true\"><rect width=\"10\" height=\"10\" rx=\"2\"",
+    );
+    page.attribute("fill", ink.light_hex()).raw("/></svg>");
+}
+
+fn plots(page: &mut Html, input: &ReportInput<'_>) {
+    if input.plots.is_empty() {
+        return;
+    }
+    page.raw("<h2 id=\"plots\">Over time</h2>\n");
+    for plot in input.plots {
+        page.raw("<figure><h3>")
+            .text(plot.title)
+            .raw("</h3>\n<div class=\"scroll\" tabindex=\"0\">")
+            .picture(plot);
+        page.raw("</div>\n").element("<figcaption>", plot.caption, "</figcaption></figure>\n");
+    }
+}
+
+fn operations(page: &mut Html, input: &ReportInput<'_>) {
+    page.raw("<h2 id=\"operations\">Operations</h2>\n");
+    page.raw(
+        "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">f<th scope=\"col\" class=\"n\">invoked\
+         <th scope=\"col\" class=\"n\">ok<th scope=\"col\" class=\"n\">fail<th scope=\"col\" class=\"n\">info\
+         </thead><tbody>\n",
+    );
+    for (f, kinds) in &input.verdict.stats.by_f {
+        page.element("<tr><td class=\"name\">", f, "");
+        for count in [kinds.invoke, kinds.ok, kinds.fail, kinds.info] {
+            page.raw(if count == 0 { "<td class=\"n quiet\">" } else { "<td class=\"n\">" })
+                .text(thousands(count));
+        }
+        page.raw("\n");
+    }
+    page.raw("</tbody></table></div>\n");
+    page.raw(
+        "<p class=\"note\"><b>ok</b> took effect, <b>fail</b> certainly did not, <b>info</b> may have.</p>\n",
+    );
+    errors(page, input.history);
+}
+
+/// How often an error ended ops of one word, and what it said the first time.
+#[derive(Default)]
+struct ErrorCount {
+    count: u64,
+    message: String,
+}
+
+fn errors(page: &mut Html, history: &History) {
+    let mut counts: BTreeMap<(&str, &str, Kind), ErrorCount> = BTreeMap::new();
+    for op in history.ops().filter(|op| op.process() != Process::Nemesis && op.kind() != Kind::Invoke) {
+        let Some(error) = op.extra().and_then(|extra| extra.error.as_ref()) else { continue };
+        let entry = counts.entry((error.code.as_str(), op.f().name(), op.kind())).or_default();
+        entry.count += 1;
+        if entry.count == 1 {
+            entry.message.clone_from(&error.message);
+        }
+    }
+    if counts.is_empty() {
+        return;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, error)| std::cmp::Reverse(error.count));
+    page.raw("<h3>Errors</h3>\n");
+    page.raw(
+        "<div class=\"scroll\"><table><thead><tr><th scope=\"col\" class=\"n\">count<th scope=\"col\">error\
+         <th scope=\"col\">f<th scope=\"col\">counts as<th scope=\"col\">said, the first time</thead><tbody>\n",
+    );
+    for ((code, f, kind), error) in counts.iter().take(MAX_ERRORS) {
+        page.element("<tr><td class=\"n\">", thousands(error.count), "");
+        page.element("<td><code>", code, "</code>").element("<td>", f, "");
+        page.raw(match kind {
+            Kind::Fail => "<td class=\"fail\">",
+            Kind::Info => "<td class=\"info\">",
+            Kind::Ok | Kind::Invoke => "<td>",
+        });
+        page.text(kind.name()).element("<td>", brief(&Json::from(error.message.as_str())), "\n");
+    }
+    page.raw("</tbody></table></div>\n");
+    if counts.len() > MAX_ERRORS {
+        page.raw("<p class=\"note\">").text(counts.len() - MAX_ERRORS).raw(" rarer ones are left out.</p>\n");
+    }
+}
+
+fn knobs(page: &mut Html, input: &ReportInput<'_>) {
+    page.raw("<h2 id=\"knobs\">Knobs and versions</h2>\n<dl class=\"knobs\">\n");
+    let config =
+        serde_json::to_value(&input.test.config).expect("a config has string keys and nothing that can fail");
+    let versions = Json::from_iter([("versions", input.test.versions.clone())]);
+    for json in [&config, &versions] {
+        for (name, value) in json.as_object().expect("a struct is an object") {
+            knob(page, name, value);
+        }
+    }
+    page.raw("</dl>\n");
+}
+
+/// A knob; one that holds others becomes one line for each.
+fn knob(page: &mut Html, name: &str, value: &Json) {
+    match value {
+        Json::Object(fields) if !fields.is_empty() => {
+            for (field, value) in fields {
+                knob(page, &format!("{name}.{field}"), value);
+            }
+        }
+        value => {
+            let (name, value) = match (name.strip_suffix("_ms"), value.as_u64()) {
+                (Some(name), Some(ms)) => (name, format!("{} s", ms as f64 / 1e3)),
+                _ => (name, knob_value(value)),
+            };
+            page.raw("<div>").element("<dt>", name.replace('_', " "), "</dt>").element(
+                "<dd>",
+                value,
+                "</dd></div>\n",
+            );
+        }
+    }
+}
+
+fn knob_value(value: &Json) -> String {
+    match value {
+        Json::Bool(true) => "yes".to_owned(),
+        Json::Bool(false) => "no".to_owned(),
+        Json::Null => "none".to_owned(),
+        Json::Object(fields) if fields.is_empty() => "none".to_owned(),
+        Json::Array(parts) if parts.is_empty() => "none".to_owned(),
+        value => brief(value),
+    }
+}
+
+fn logs(page: &mut Html, input: &ReportInput<'_>) {
+    if input.logs.is_empty() {
+        return;
+    }
+    page.raw("<h2 id=\"logs\">Node logs</h2>\n<p class=\"note\">Warnings and errors only.</p>\n");
+    for log in input.logs {
+        page.raw("<details><summary><b>").text(&log.node).raw("</b> ");
+        page.raw("<a")
+            .attribute("href", link(&log.path))
+            .raw(">")
+            .text(&log.path)
+            .raw("</a> <span class=\"quiet\">");
+        match (log.found, log.lines.len()) {
+            (0, _) => page.raw("nothing"),
+            (found, shown) if found > shown => {
+                page.text(thousands(found as u64)).raw(" lines, the first and last of them")
+            }
+            (1, _) => page.raw("1 line"),
+            (found, _) => page.text(found).raw(" lines"),
+        };
+        page.raw("</span></summary>\n");
+        if !log.lines.is_empty() {
+            page.raw("<pre class=\"log\">");
+            for (number, line) in &log.lines {
+                page.element("<span class=\"quiet\">", number, "</span>").text(line).raw("\n");
+            }
+            page.raw("</pre>");
+        }
+        page.raw("</details>\n");
+    }
+}
+
+fn files(page: &mut Html, input: &ReportInput<'_>) {
+    page.raw("<h2 id=\"files\">Files</h2>\n");
+    page.raw(
+        "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">file<th scope=\"col\" class=\"n\">size\
+         <th scope=\"col\">what it holds</thead><tbody>\n",
+    );
+    for (path, size_bytes) in input.files {
+        page.raw("<tr><td><a").attribute("href", link(path)).raw(">").text(path).raw("</a>");
+        page.element("<td class=\"n\">", size(*size_bytes), "").element(
+            "<td class=\"quiet\">",
+            content_of(path),
+            "\n",
+        );
+    }
+    page.raw("</tbody></table></div>\n");
+}
+
+/// A path in the run's folder, as a link from the report next to it: never one that leads elsewhere.
+fn link(path: &str) -> String {
+    let mut link = String::from("./");
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                link.push(char::from(byte))
+            }
+            other => link.push_str(&format!("%{other:02X}")),
+        }
+    }
+    link
+}
+
+fn content_of(path: &str) -> &'static str {
+    match path {
+        "test.json" => "every knob, versions, seed",
+        "plan.json" => "the faults, as planned",
+        "history.jsonl" => "every op; riprap check judges it again",
+        "results.json" => "the verdict, for programs",
+        "riprap.log" => "what riprap itself did",
+        _ if path.starts_with("plots/") => "a plot of this report",
+        _ if path.starts_with("nodes/") => "of a node",
+        _ => "",
+    }
+}
+
+fn size(size_bytes: u64) -> String {
+    match size_bytes {
+        0..1_000 => format!("{size_bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", size_bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", size_bytes as f64 / 1e6),
+    }
+}
+
+/// `1 234 567`, with narrow spaces that do not break.
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push('\u{202F}');
+        }
+        text.push(digit);
+    }
+    text
 }

@@ -33,6 +33,11 @@ pub const DEFAULT_ROOT: &str = "results/runs";
 /// So many runs of one seed in one second get a folder each; more is a loop gone wild.
 const MAX_SAME_SECOND: u32 = 1000;
 
+/// Folders in folders that [`RunDir::files`] looks into: a node's own, and no deeper into its data.
+const MAX_DEPTH: usize = 2;
+/// Files listed; a node that keeps its data in its folder has thousands.
+const MAX_FILES: usize = 200;
+
 /// A file of the store could not be read or written: what was being done, to which path, and why it failed, in one line.
 #[derive(Debug, Error)]
 #[error("{doing} {}: {source}", path.display())]
@@ -233,6 +238,29 @@ impl RunDir {
         let text = format!("{second}.{microsecond:06} #{op_index} {line}\n");
         log.write_all(text.as_bytes())
             .map_err(|e| StoreError::new("append to", &self.path.join("riprap.log"), e))
+    }
+
+    /// Its files, but the report itself, as paths in it with their sizes in bytes, sorted.
+    pub fn files(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        let mut files = Vec::new();
+        let mut open = vec![(self.path.clone(), String::new())];
+        while let Some((dir, prefix)) = open.pop() {
+            let entries = fs::read_dir(&dir).map_err(|e| StoreError::new("read", &dir, e))?;
+            // What vanishes meanwhile, as a node's temporary files do, is not there.
+            for entry in entries.flatten() {
+                let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+                match entry.metadata() {
+                    Ok(kind) if kind.is_dir() && prefix.matches('/').count() < MAX_DEPTH => {
+                        open.push((entry.path(), format!("{path}/")));
+                    }
+                    Ok(kind) if kind.is_file() && path != "report.html" => files.push((path, kind.len())),
+                    _ => {}
+                }
+            }
+        }
+        files.sort();
+        files.truncate(MAX_FILES);
+        Ok(files)
     }
 
     fn make_dir(&self, name: &str) -> Result<PathBuf, StoreError> {

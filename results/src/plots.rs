@@ -1,0 +1,424 @@
+//! Pictures of a run: how much it did and how long that took, over time, with what was done to it.
+//!
+//! Each is an SVG that stands alone: a lane for the phases and one for each fault on top, the faults' time shaded through
+//! all panels below. Size is bounded whatever the length of the run: a run's time is cut into at most 120 pieces, and
+//! strikes of one fault that no eye could tell apart are drawn as one. The same run always gives the same bytes.
+
+mod canvas;
+mod series;
+
+use crate::palette::{self, Ink};
+use crate::timeline::{Faults, Phase};
+use canvas::{Anchor, Canvas, Point};
+use riprap_core::History;
+use riprap_core::op::Kind;
+use series::{Buckets, Spread, Words};
+use std::collections::BTreeMap;
+
+/// A picture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plot {
+    /// Its file's name, without ending.
+    pub name: &'static str,
+    /// What it shows, in a few words.
+    pub title: &'static str,
+    /// How to read it.
+    pub caption: &'static str,
+    /// The picture.
+    pub svg: String,
+}
+
+/// The pictures of a run; none if no op completed.
+pub fn plots(history: &History, phases: &[Phase], faults: &Faults) -> Vec<Plot> {
+    let words = Words::of(history);
+    if words.names().is_empty() {
+        return Vec::new();
+    }
+    let last_op_ns = history.ops().next_back().map_or(0, |op| op.time_ns());
+    let until_ns = phases.iter().map(|phase| phase.until_ns).fold(last_op_ns, i64::max).max(1);
+    let run = Run { words: &words, buckets: Buckets::over(until_ns), until_ns, phases, faults };
+    let mut plots = vec![rate_plot(history, &run)];
+    plots.extend(latency_plot(history, &run));
+    plots
+}
+
+/// What all pictures of a run share.
+struct Run<'a> {
+    words: &'a Words,
+    buckets: Buckets,
+    until_ns: i64,
+    phases: &'a [Phase],
+    faults: &'a Faults,
+}
+
+const WIDTH_PX: u32 = 960;
+/// Where the time axis begins and ends; to its left are the labels.
+const LEFT_PX: i32 = 92;
+const RIGHT_PX: i32 = WIDTH_PX as i32 - 14;
+const LEGEND_PX: i32 = 26;
+const LANE_PX: i32 = 16;
+const PANEL_GAP_PX: i32 = 16;
+const TIME_AXIS_PX: i32 = 26;
+/// The shade of a fault's time behind the panels: seen, but no obstacle to the lines.
+const SHADE: f64 = 0.13;
+/// Strikes closer than this are drawn as one.
+const MIN_GAP_PX: i32 = 2;
+
+impl Run<'_> {
+    fn x(&self, time_ns: i64) -> i32 {
+        let share = time_ns.clamp(0, self.until_ns) as f64 / self.until_ns as f64;
+        LEFT_PX + (share * f64::from(RIGHT_PX - LEFT_PX)).round() as i32
+    }
+
+    fn x_of_bucket(&self, bucket: usize) -> i32 {
+        self.x(self.buckets.middle_ns(bucket))
+    }
+
+    /// Draws everything but the panels' content: `panels` are their heights. Returns the SVG.
+    fn draw(
+        &self,
+        legend: &[(Mark, &str, Ink)],
+        panels: &[i32],
+        content: impl Fn(&Canvas<'_>, usize, Panel),
+    ) -> String {
+        let lanes = i32::from(!self.phases.is_empty()) + self.faults.0.len() as i32;
+        let lanes_top = LEGEND_PX;
+        let panels_top = lanes_top + lanes * LANE_PX + PANEL_GAP_PX;
+        let mut tops = Vec::new();
+        let mut bottom = panels_top - PANEL_GAP_PX;
+        for height in panels {
+            tops.push(bottom + PANEL_GAP_PX);
+            bottom += PANEL_GAP_PX + height;
+        }
+        let height_px = u32::try_from(bottom + TIME_AXIS_PX).expect("heights are positive");
+        canvas::draw(WIDTH_PX, height_px, |canvas| {
+            draw_legend(canvas, legend);
+            self.draw_lanes(canvas, lanes_top, panels_top, bottom);
+            self.draw_time_axis(canvas, panels_top, bottom);
+            for (n, (top, height)) in tops.iter().zip(panels).enumerate() {
+                content(canvas, n, Panel { top: *top, bottom: top + height });
+            }
+        })
+    }
+
+    fn draw_lanes(&self, canvas: &Canvas<'_>, top: i32, panels_top: i32, bottom: i32) {
+        let mut middle = top + LANE_PX / 2;
+        if !self.phases.is_empty() {
+            canvas.text("phase", (LEFT_PX - 8, middle), Anchor::Right, palette::MUTED);
+        }
+        for (n, phase) in self.phases.iter().enumerate() {
+            let (from, to) = (self.x(phase.from_ns), self.x(phase.until_ns));
+            canvas.bar((from, middle - 6), (to, middle + 6), palette::PHASES[n % 2], 0.35);
+            if canvas.text_width_px(&phase.name) + 8 <= to - from {
+                canvas.text(&phase.name, (from + 5, middle), Anchor::Left, palette::TEXT);
+            }
+            if phase.from_ns > 0 {
+                canvas.line(vec![(from, panels_top), (from, bottom)], palette::AXIS, 1);
+            }
+        }
+        middle += if self.phases.is_empty() { 0 } else { LANE_PX };
+        for (n, (name, record)) in self.faults.0.iter().enumerate() {
+            let ink = palette::FAULTS[n % palette::FAULTS.len()];
+            canvas.text(name, (LEFT_PX - 8, middle), Anchor::Right, palette::TEXT);
+            let spans = record.spans.iter();
+            let spans =
+                spans.map(|span| (self.x(span.from_ns), self.x(span.until_ns.unwrap_or(self.until_ns))));
+            for (from, to) in merged(spans) {
+                canvas.bar((from, middle - 5), (to, middle + 5), ink, 0.9);
+                canvas.bar((from, panels_top), (to, bottom), ink, SHADE);
+            }
+            middle += LANE_PX;
+        }
+    }
+
+    fn draw_time_axis(&self, canvas: &Canvas<'_>, panels_top: i32, bottom: i32) {
+        let step_ns = time_step_ns(self.until_ns);
+        let mut at_ns = 0;
+        while at_ns <= self.until_ns {
+            let x = self.x(at_ns);
+            canvas.line(vec![(x, panels_top), (x, bottom)], palette::GRID, 1);
+            canvas.line(vec![(x, bottom), (x, bottom + 4)], palette::AXIS, 1);
+            let label = time_label(at_ns, step_ns);
+            // The last one would else stick out.
+            let anchor =
+                if x + canvas.text_width_px(&label) / 2 > RIGHT_PX { Anchor::Right } else { Anchor::Middle };
+            canvas.text(&label, (x, bottom + 14), anchor, palette::MUTED);
+            at_ns += step_ns;
+        }
+    }
+}
+
+/// Spans of pixels, each at least one wide, those that overlap or nearly touch as one.
+fn merged(spans: impl Iterator<Item = (i32, i32)>) -> Vec<(i32, i32)> {
+    let mut spans: Vec<_> = spans.map(|(from, to)| (from, to.max(from + 1))).collect();
+    spans.sort_unstable();
+    let mut merged: Vec<(i32, i32)> = Vec::new();
+    for (from, to) in spans {
+        match merged.last_mut() {
+            Some(last) if from - last.1 < MIN_GAP_PX => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    merged
+}
+
+/// How a legend's entry looks.
+#[derive(Clone, Copy)]
+enum Mark {
+    Line,
+    ThinLine,
+    Band,
+    Dot,
+}
+
+fn draw_legend(canvas: &Canvas<'_>, entries: &[(Mark, &str, Ink)]) {
+    let y = LEGEND_PX / 2 - 2;
+    let mut x = LEFT_PX;
+    for (mark, name, ink) in entries {
+        match mark {
+            Mark::Line => canvas.line(vec![(x, y), (x + 18, y)], *ink, 2),
+            Mark::ThinLine => canvas.line(vec![(x, y), (x + 18, y)], *ink, 1),
+            Mark::Band => canvas.bar((x, y - 5), (x + 18, y + 5), *ink, BAND),
+            Mark::Dot => canvas.dot((x + 9, y), 3, *ink),
+        }
+        canvas.text(name, (x + 24, y), Anchor::Left, palette::TEXT);
+        x += 24 + canvas.text_width_px(name) + 20;
+    }
+}
+
+/// One drawing of a run, between two heights.
+#[derive(Clone, Copy)]
+struct Panel {
+    top: i32,
+    bottom: i32,
+}
+
+impl Panel {
+    /// Its height at a share from 0, the bottom, to 1, the top.
+    fn y(self, share: f64) -> i32 {
+        self.bottom - (share.clamp(0.0, 1.0) * f64::from(self.bottom - self.top)).round() as i32
+    }
+
+    /// Lines across it, with labels.
+    fn draw_grid(self, canvas: &Canvas<'_>, ticks: &[(f64, String)]) {
+        for (share, label) in ticks {
+            let y = self.y(*share);
+            canvas.line(vec![(LEFT_PX, y), (RIGHT_PX, y)], palette::GRID, 1);
+            canvas.text(label, (LEFT_PX - 8, y), Anchor::Right, palette::MUTED);
+        }
+        canvas.line(vec![(LEFT_PX, self.bottom), (RIGHT_PX, self.bottom)], palette::AXIS, 1);
+    }
+
+    fn draw_name(self, canvas: &Canvas<'_>, name: &str, ink: Ink) {
+        canvas.text(name, (LEFT_PX + 6, self.top + 2), Anchor::Left, ink);
+    }
+}
+
+/// The colour of an op's word is the same in every picture of every run.
+fn word_ink(name: &str) -> Ink {
+    match name {
+        "send" => palette::SEND,
+        "poll" => palette::POLL,
+        "txn" => palette::TXN,
+        "assign" => palette::ASSIGN,
+        "subscribe" => palette::SUBSCRIBE,
+        _ => palette::OTHER,
+    }
+}
+
+fn rate_plot(history: &History, run: &Run<'_>) -> Plot {
+    let rates = series::rates(history, run.words, run.buckets);
+    let names = run.words.names();
+    let bucket_s = run.buckets.width_ns as f64 / 1e9;
+    let legend: Vec<_> = names.iter().map(|name| (Mark::Line, *name, word_ink(name))).collect();
+    // What went wrong is rare: on the scale of what went well it would not be seen.
+    let kinds: Vec<_> = rates.by_kind.iter().collect();
+    let heights: Vec<_> = kinds.iter().map(|(kind, _)| if **kind == Kind::Ok { 190 } else { 70 }).collect();
+    let svg = run.draw(&legend, &heights, |canvas, n, panel| {
+        let (kind, by_word) = kinds[n];
+        let most = by_word.values().flatten().max().copied().unwrap_or(0) as f64 / bucket_s;
+        let (top, step) = round_scale(most, if *kind == Kind::Ok { 4 } else { 2 });
+        let ticks: Vec<_> = (0..).map(|n| f64::from(n) * step).take_while(|at| *at <= top).collect();
+        panel.draw_grid(canvas, &ticks.iter().map(|at| (at / top, short_number(*at))).collect::<Vec<_>>());
+        for (word, counts) in by_word {
+            let point = |(bucket, count): (usize, &u64)| -> Point {
+                (run.x_of_bucket(bucket), panel.y(*count as f64 / bucket_s / top))
+            };
+            canvas.line(counts.iter().enumerate().map(point).collect(), word_ink(names[*word]), 2);
+        }
+        let ink = match kind {
+            Kind::Fail => palette::FAIL,
+            Kind::Info => palette::INFO,
+            _ => palette::TEXT,
+        };
+        panel.draw_name(canvas, &format!("{} per second", kind.name()), ink);
+    });
+    Plot {
+        name: "rate",
+        title: "Rate",
+        caption: "Ops completed per second, by outcome and word. Shaded: the time of each fault.",
+        svg,
+    }
+}
+
+/// The shade between the median and the 95th percentile.
+const BAND: f64 = 0.28;
+
+fn latency_plot(history: &History, run: &Run<'_>) -> Option<Plot> {
+    let by_word = series::latencies(history, run.words, run.buckets);
+    let scale = LogScale::over(by_word.values().flatten())?;
+    let names = run.words.names();
+    let legend = [
+        (Mark::Line, "median", palette::TEXT),
+        (Mark::Band, "up to the 95th percentile", palette::TEXT),
+        (Mark::ThinLine, "longest", palette::TEXT),
+        (Mark::Dot, "fail", palette::FAIL),
+        (Mark::Dot, "info", palette::INFO),
+    ];
+    let panels: Vec<_> = by_word.iter().collect();
+    let height = if panels.len() == 1 { 200 } else { 120 };
+    let svg = run.draw(&legend, &vec![height; panels.len()], |canvas, n, panel| {
+        let (word, spreads) = panels[n];
+        panel.draw_grid(canvas, &scale.ticks());
+        draw_spreads(canvas, run, panel, &scale, spreads, word_ink(names[*word]));
+        panel.draw_name(canvas, names[*word], word_ink(names[*word]));
+    });
+    Some(Plot {
+        name: "latency",
+        title: "Latency",
+        caption: "How long ops took, by word, at the time when they began; the scale is logarithmic. \
+                  Dots: the longest op of that time that failed, or whose outcome is unknown.",
+        svg,
+    })
+}
+
+fn draw_spreads(
+    canvas: &Canvas<'_>,
+    run: &Run<'_>,
+    panel: Panel,
+    scale: &LogScale,
+    spreads: &[Spread],
+    ink: Ink,
+) {
+    let y = |took_ns: i64| panel.y(scale.share(took_ns));
+    // A time without ok ops is a gap in the lines, not a straight line across it.
+    for stretch in stretches(spreads) {
+        let line = |which: usize| -> Vec<Point> {
+            stretch.iter().map(|(bucket, ok)| (run.x_of_bucket(*bucket), y(ok[which]))).collect()
+        };
+        let (median, percentile_95, longest) = (line(0), line(1), line(2));
+        if let [(x, y)] = median[..] {
+            canvas.dot((x, y), 2, ink);
+        }
+        canvas.polygon(median.iter().copied().chain(percentile_95.into_iter().rev()).collect(), ink, BAND);
+        canvas.line(longest, ink, 1);
+        canvas.line(median, ink, 2);
+    }
+    for (bucket, spread) in spreads.iter().enumerate() {
+        for (took_ns, ink) in [(spread.info, palette::INFO), (spread.fail, palette::FAIL)] {
+            if let Some(took_ns) = took_ns {
+                canvas.dot((run.x_of_bucket(bucket), y(took_ns)), 2, ink);
+            }
+        }
+    }
+}
+
+/// Runs of buckets with ok ops.
+fn stretches(spreads: &[Spread]) -> Vec<Vec<(usize, [i64; 3])>> {
+    let mut stretches = vec![Vec::new()];
+    for (bucket, spread) in spreads.iter().enumerate() {
+        match spread.ok {
+            Some(ok) => stretches.last_mut().expect("never empty").push((bucket, ok)),
+            None => stretches.push(Vec::new()),
+        }
+    }
+    stretches.retain(|stretch| !stretch.is_empty());
+    stretches
+}
+
+/// Whole decades of nanoseconds.
+struct LogScale {
+    from: u32,
+    to: u32,
+}
+
+impl LogScale {
+    /// The decades in which all of these lie, at least one; `None` if there are none.
+    fn over<'a>(spreads: impl Iterator<Item = &'a Spread>) -> Option<LogScale> {
+        let all =
+            spreads.flat_map(|spread| spread.ok.into_iter().flatten().chain(spread.fail).chain(spread.info));
+        // Shorter than a microsecond is no op, but a clock that stands still.
+        let all: Vec<_> = all.map(|took_ns| took_ns.max(1_000)).collect();
+        let (least, most) = (all.iter().min()?, all.iter().max()?);
+        Some(LogScale { from: least.ilog10(), to: most.ilog10() + 1 })
+    }
+
+    fn share(&self, took_ns: i64) -> f64 {
+        ((took_ns.max(1) as f64).log10() - f64::from(self.from)) / f64::from(self.to - self.from)
+    }
+
+    fn ticks(&self) -> Vec<(f64, String)> {
+        let label = |decade: u32| match decade {
+            0..3 => format!("{} ns", 10_u64.pow(decade)),
+            3..6 => format!("{} µs", 10_u64.pow(decade - 3)),
+            6..9 => format!("{} ms", 10_u64.pow(decade - 6)),
+            _ => format!("{} s", 10_u64.pow(decade - 9)),
+        };
+        // Labels of more decades would touch.
+        let every = (self.to - self.from).div_ceil(5);
+        let decades = (self.from..=self.to).step_by(every as usize);
+        decades.map(|decade| (self.share(10_i64.pow(decade)), label(decade))).collect()
+    }
+}
+
+/// A scale from 0: its end, at or above `most`, and the step of its lines, about `lines` of them.
+fn round_scale(most: f64, lines: u32) -> (f64, f64) {
+    let least = (most / f64::from(lines)).max(f64::MIN_POSITIVE);
+    let power = 10_f64.powf(least.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| *step >= least);
+    let step = step.unwrap_or(10.0 * power);
+    ((most / step).ceil().max(1.0) * step, step)
+}
+
+/// `0`, `0.5`, `120`, `12k`.
+fn short_number(number: f64) -> String {
+    if number >= 10_000.0 {
+        format!("{}k", number / 1_000.0)
+    } else {
+        // Steps are 1, 2 or 5 times a power of ten: two digits tell them apart, and hide what a float adds.
+        format!("{}", (number * 100.0).round() / 100.0)
+    }
+}
+
+const MS: i64 = 1_000_000;
+/// What people count time in. Units: milliseconds.
+const TIME_STEPS_MS: [i64; 24] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000,
+    600_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000, 43_200_000, 86_400_000,
+];
+/// Labels on the time axis; more would touch.
+const MAX_TIME_LABELS: i64 = 12;
+
+fn time_step_ns(duration_ns: i64) -> i64 {
+    let fits = |step_ms: &&i64| duration_ns / (*step_ms * MS) < MAX_TIME_LABELS;
+    match TIME_STEPS_MS.iter().find(fits) {
+        Some(step_ms) => step_ms * MS,
+        None => duration_ns / MAX_TIME_LABELS + 1,
+    }
+}
+
+fn time_label(at_ns: i64, step_ns: i64) -> String {
+    let at_ms = at_ns / MS;
+    match step_ns / MS {
+        ..1_000 => format!("{at_ms} ms"),
+        1_000..60_000 => format!("{} s", at_ms / 1_000),
+        60_000..3_600_000 => format!("{} min", at_ms / 60_000),
+        _ => format!("{} h", at_ms / 3_600_000),
+    }
+}
+
+/// What a plot of faults that overlap in time needs to know of a fault's colour: the report's table shows it too.
+pub(crate) fn fault_inks(faults: &Faults) -> BTreeMap<&str, Ink> {
+    let inks = palette::FAULTS.into_iter().cycle();
+    faults.0.keys().map(String::as_str).zip(inks).collect()
+}

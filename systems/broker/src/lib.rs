@@ -1,5 +1,40 @@
-//! The bundled Kafka-compatible broker.
+//! The bundled Kafka-compatible broker: a state machine behind [`riprap_env::Node`], and a shell that runs it live.
+//!
+//! ```text
+//! node          one turn: events in, requests worked on, logs synced, answers out
+//! connection    frames of clients and peers, in order, bounded        peers     connections that this broker opens
+//! quorum        Raft among all brokers (riprap-coord)                 metadata  records, and the image they add up to
+//! controller    the quorum's leader: decides about brokers, topics, leaders, in-sync replicas
+//! membership    registers with the controller, says that it lives
+//! replicas      this broker's copies: roles, high watermarks          fetcher   followers' fetches, truncation, ISRs
+//! requests      what clients ask for                                  group     consumer groups as a state machine
+//! log           a partition's log on disk                             defect    planted bugs, by name
+//! ```
+//!
+//! What is promised: with acks=all a record is durable on every replica in sync, at least `min.insync.replicas`, before
+//! it is acknowledged, and no election loses it; an idempotent producer's record is in the log once; what a consumer saw
+//! is never replaced.
+//!
+//! Not served: transactions, retention, fetch sessions, authentication.
 
+mod config;
+mod connection;
+mod controller;
+pub mod defect;
+mod fetcher;
+mod ids;
+pub mod log;
+mod membership;
+mod metadata;
+mod node;
+mod peers;
+mod producer_ids;
+mod quorum;
+mod replica;
+mod replicas;
+mod requests;
 pub mod shell;
 
-pub mod log;
+pub use config::{Address, BrokerConfig};
+pub use ids::BrokerId;
+pub use node::Broker;

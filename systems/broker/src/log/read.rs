@@ -1,6 +1,6 @@
 //! What looks into a log: by offset and by time.
 
-use super::segment::Place;
+use super::segment::{Place, Segment};
 use super::{Corruption, LogError, PartitionLog, ReadError, ReadLimits, TimestampOffset};
 use bytes::Bytes;
 use riprap_env::Disk;
@@ -70,6 +70,11 @@ impl PartitionLog {
             Ok([only]) => only,
             Err(pieces) => pieces.concat().into(),
         })
+    }
+
+    /// The greatest timestamp in the log; none if it is empty. Units: milliseconds since 1970.
+    pub fn max_timestamp_ms(&self) -> Option<i64> {
+        self.segments.iter().filter_map(Segment::max_timestamp_ms).max()
     }
 
     /// Finds the first record whose timestamp is at least this. None: all are older.

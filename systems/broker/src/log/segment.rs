@@ -86,6 +86,11 @@ impl Segment {
         }
     }
 
+    /// The greatest timestamp in the segment; none if it is empty.
+    pub(super) fn max_timestamp_ms(&self) -> Option<i64> {
+        self.index.iter().map(|span| span.max_timestamp).max()
+    }
+
     /// Forgets all batches known, before they are read again.
     pub(super) fn forget_batches(&mut self) {
         self.size_bytes = 0;

@@ -1,0 +1,214 @@
+//! What a broker must know before it starts.
+
+use crate::defect::DefectKind;
+use crate::ids::BrokerId;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A host and a port.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Address {
+    /// A name or an IP address; an IPv6 address in brackets.
+    pub host: String,
+    /// The TCP port.
+    pub port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let wrong = || format!("address `{text}`: HOST:PORT is right");
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        if host.is_empty() { Err(wrong()) } else { Ok(Address { host: host.to_owned(), port }) }
+    }
+}
+
+/// The knobs of a broker. All brokers of a cluster have the same, but for `id`, `listen` and `dir`.
+#[derive(Clone, Debug)]
+pub struct BrokerConfig {
+    /// This broker.
+    pub id: BrokerId,
+    /// Where the process listens; for the process alone.
+    pub listen: String,
+    /// Every broker of the cluster, this one included, and where clients and brokers reach it.
+    pub brokers: BTreeMap<BrokerId, Address>,
+    /// The folder that is the broker's disk; for the process alone.
+    pub dir: PathBuf,
+    /// What clients are told the cluster is called.
+    pub cluster_id: String,
+    /// How many replicas must be in sync for acks=all, where the topic does not say; never more than it has.
+    pub min_insync_replicas: u16,
+    /// Whether a replica that is not in sync may lead when no other lives, where the topic does not say.
+    pub unclean_leader_election: bool,
+    /// Partitions of a topic whose maker leaves it open.
+    pub default_partitions: u32,
+    /// Replicas of a topic whose maker leaves it open; never more than there are brokers.
+    pub default_replication_factor: u16,
+    /// Partitions of the topic that keeps committed offsets.
+    pub offsets_partitions: u32,
+    /// Whether data is synced before it is acknowledged.
+    pub fsync: bool,
+    /// A broker that the controller did not hear for this long is fenced.
+    pub session_timeout_ms: u64,
+    /// How often a broker tells the controller that it lives.
+    pub heartbeat_interval_ms: u64,
+    /// A follower that was not caught up for this long leaves the ISR.
+    pub replica_lag_ms: u64,
+    /// How long a leader holds a follower's fetch when there is nothing new.
+    pub replica_fetch_wait_ms: u64,
+    /// How long a request to another broker may take before its connection is given up.
+    pub peer_timeout_ms: u64,
+    /// How long a voter of the metadata quorum hears nothing before it asks for votes, at the least.
+    pub election_timeout_ms: u64,
+    /// How often the leader of the metadata quorum says that it lives.
+    pub quorum_heartbeat_ms: u64,
+    /// The largest batch that a producer may send. Units: bytes.
+    pub max_batch_bytes: usize,
+    /// A bug to switch on.
+    pub defect: Option<DefectKind>,
+}
+
+impl BrokerConfig {
+    /// The defaults, for a cluster whose nodes share a machine.
+    pub fn new(id: BrokerId, brokers: BTreeMap<BrokerId, Address>) -> BrokerConfig {
+        BrokerConfig {
+            id,
+            listen: brokers.get(&id).map(Address::to_string).unwrap_or_default(),
+            brokers,
+            dir: PathBuf::from("data"),
+            cluster_id: "riprap".to_owned(),
+            min_insync_replicas: 2,
+            unclean_leader_election: false,
+            default_partitions: 1,
+            default_replication_factor: 3,
+            offsets_partitions: 4,
+            fsync: true,
+            session_timeout_ms: 2000,
+            heartbeat_interval_ms: 300,
+            replica_lag_ms: 1500,
+            replica_fetch_wait_ms: 500,
+            peer_timeout_ms: 2000,
+            election_timeout_ms: 600,
+            quorum_heartbeat_ms: 100,
+            max_batch_bytes: 1_048_588,
+            defect: None,
+        }
+    }
+
+    /// Says what is wrong with it, if anything.
+    pub fn validate(&self) -> Result<(), String> {
+        if !self.brokers.contains_key(&self.id) {
+            let known: Vec<String> = self.brokers.keys().map(BrokerId::to_string).collect();
+            return Err(format!("broker {} is not among the brokers {}", self.id, known.join(", ")));
+        }
+        if let Some(id) = self.brokers.keys().find(|id| id.0 < 0) {
+            return Err(format!("broker id {id}: ids are 0 or above"));
+        }
+        let positive = [
+            ("min_insync_replicas", u64::from(self.min_insync_replicas)),
+            ("default_partitions", u64::from(self.default_partitions)),
+            ("default_replication_factor", u64::from(self.default_replication_factor)),
+            ("offsets_partitions", u64::from(self.offsets_partitions)),
+            ("session_timeout_ms", self.session_timeout_ms),
+            ("heartbeat_interval_ms", self.heartbeat_interval_ms),
+            ("replica_lag_ms", self.replica_lag_ms),
+            ("replica_fetch_wait_ms", self.replica_fetch_wait_ms),
+            ("peer_timeout_ms", self.peer_timeout_ms),
+            ("quorum_heartbeat_ms", self.quorum_heartbeat_ms),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(format!("{name} is 0; at least 1"));
+        }
+        let above = [
+            (
+                "session_timeout_ms",
+                self.session_timeout_ms,
+                "heartbeat_interval_ms",
+                self.heartbeat_interval_ms,
+            ),
+            ("replica_lag_ms", self.replica_lag_ms, "replica_fetch_wait_ms", self.replica_fetch_wait_ms),
+            ("peer_timeout_ms", self.peer_timeout_ms, "replica_fetch_wait_ms", self.replica_fetch_wait_ms),
+            (
+                "election_timeout_ms",
+                self.election_timeout_ms,
+                "quorum_heartbeat_ms",
+                self.quorum_heartbeat_ms,
+            ),
+        ];
+        match above.iter().find(|(_, high, _, low)| high <= low) {
+            Some((name, high, other, low)) => Err(format!("{name} {high} must be above {other} {low}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The rules that decide what a topic's records survive.
+    pub(crate) fn durability(&self) -> Durability {
+        // DEFECT min-isr-unclean: one replica in sync is enough, whatever the topic asks for, and any may lead.
+        if self.defect == Some(DefectKind::MinIsrUnclean) {
+            return Durability { min_insync_replicas: 1, unclean_leader_election: true, by_topic: false };
+        }
+        Durability {
+            min_insync_replicas: self.min_insync_replicas,
+            unclean_leader_election: self.unclean_leader_election,
+            by_topic: true,
+        }
+    }
+}
+
+/// What decides which records survive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Durability {
+    pub(crate) min_insync_replicas: u16,
+    pub(crate) unclean_leader_election: bool,
+    /// Whether a topic's own configuration counts.
+    pub(crate) by_topic: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> BrokerConfig {
+        let brokers =
+            (1..=3).map(|id| (BrokerId(id), Address { host: "h".to_owned(), port: 9092 })).collect();
+        BrokerConfig::new(BrokerId(1), brokers)
+    }
+
+    #[test]
+    fn refuses_what_cannot_work() {
+        let check = |change: fn(&mut BrokerConfig), expect: &str| {
+            let mut config = config();
+            change(&mut config);
+            assert_eq!(config.validate().err().unwrap_or_default(), expect);
+        };
+        check(|_| {}, "");
+        check(|c| c.id = BrokerId(4), "broker 4 is not among the brokers 1, 2, 3");
+        check(|c| c.min_insync_replicas = 0, "min_insync_replicas is 0; at least 1");
+        check(
+            |c| c.session_timeout_ms = 300,
+            "session_timeout_ms 300 must be above heartbeat_interval_ms 300",
+        );
+    }
+
+    #[test]
+    fn reads_addresses() {
+        let check = |text: &str, expect: Result<&str, &str>| {
+            let read = text.parse::<Address>().map(|address| address.to_string());
+            assert_eq!(read, expect.map(str::to_owned).map_err(str::to_owned));
+        };
+        check("10.0.0.1:9092", Ok("10.0.0.1:9092"));
+        check("[::1]:9092", Ok("[::1]:9092"));
+        check("host", Err("address `host`: HOST:PORT is right"));
+        check(":9092", Err("address `:9092`: HOST:PORT is right"));
+    }
+}

@@ -1,0 +1,226 @@
+//! What the controller decides about topics: whether one can be made as asked, and where its replicas go.
+
+use crate::config::BrokerConfig;
+use crate::ids::{BrokerId, LeaderEpoch, PartitionEpoch, TopicId};
+use crate::metadata::{Image, PartitionState, Record};
+use riprap_protocol::ErrorCode;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most partitions of a topic, and of all topics: each is a folder with open files on three brokers.
+const MAX_PARTITIONS: usize = 1000;
+/// See [`MAX_PARTITIONS`].
+const MAX_PARTITIONS_IN_ALL: usize = 10_000;
+/// A topic's name is part of a folder's. Source: Kafka's `Topic.MAX_NAME_LENGTH`.
+const MAX_NAME_BYTES: usize = 249;
+
+/// A topic as a client asks for it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct TopicWish {
+    /// Its name.
+    pub(crate) name: String,
+    /// How many partitions; -1 leaves it to the broker.
+    pub(crate) partitions: i32,
+    /// How many replicas of each; -1 leaves it to the broker.
+    pub(crate) replication_factor: i16,
+    /// Where the replicas go, by partition; empty leaves it to the broker.
+    pub(crate) assignments: Vec<(i32, Vec<BrokerId>)>,
+    /// Settings.
+    pub(crate) configs: Vec<(String, Option<String>)>,
+}
+
+/// Why a topic cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    /// For programs.
+    pub(crate) code: ErrorCode,
+    /// For people.
+    pub(crate) message: String,
+}
+
+fn refuse<T>(code: ErrorCode, message: String) -> Result<T, Refusal> {
+    Err(Refusal { code, message })
+}
+
+/// The records that make a topic. `id` is fresh.
+pub(crate) fn create(
+    image: &Image,
+    config: &BrokerConfig,
+    id: TopicId,
+    wish: &TopicWish,
+) -> Result<Vec<Record>, Refusal> {
+    check_name(&wish.name)?;
+    if image.topic_id(&wish.name).is_some() {
+        return refuse(ErrorCode::TOPIC_ALREADY_EXISTS, format!("topic `{}` exists", wish.name));
+    }
+    let settings = settings(config, &wish.configs)?;
+    let replicas =
+        if wish.assignments.is_empty() { place(image, config, wish)? } else { assigned(config, wish)? };
+    let in_all = image.partitions().count() + replicas.len();
+    if in_all > MAX_PARTITIONS_IN_ALL {
+        let message = format!("{in_all} partitions in all; at most {MAX_PARTITIONS_IN_ALL}");
+        return refuse(ErrorCode::INVALID_PARTITIONS, message);
+    }
+    let mut records = vec![Record::CreateTopic {
+        id,
+        name: wish.name.clone(),
+        min_insync_replicas: settings.min_insync_replicas,
+        unclean_leader_election: settings.unclean_leader_election,
+        configs: settings.configs,
+    }];
+    for (index, replicas) in (0..).zip(replicas) {
+        let live: Vec<BrokerId> = replicas.iter().copied().filter(|id| image.is_live(*id)).collect();
+        // Empty logs are equal: where nobody lives, the first may wait for its turn to lead.
+        let isr = if live.is_empty() { vec![replicas[0]] } else { live.clone() };
+        let state = PartitionState {
+            leader: live.first().copied(),
+            isr,
+            elr: Vec::new(),
+            replicas,
+            leader_epoch: LeaderEpoch(0),
+            partition_epoch: PartitionEpoch(0),
+        };
+        records.push(Record::SetPartition { topic: id, index, state });
+    }
+    Ok(records)
+}
+
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty()
+        || name.len() > MAX_NAME_BYTES
+        || name == "."
+        || name == ".."
+        || !name.chars().all(legal)
+    {
+        let message = format!("topic name `{name}`: 1 to {MAX_NAME_BYTES} of a-z A-Z 0-9 . _ - are right");
+        return refuse(ErrorCode::INVALID_TOPIC_EXCEPTION, message);
+    }
+    Ok(())
+}
+
+struct Settings {
+    min_insync_replicas: u16,
+    unclean_leader_election: bool,
+    configs: Vec<(String, String)>,
+}
+
+/// Settings that ask for what this broker does anyway: it keeps records for ever and bytes as they came.
+const KEPT_ANYWAY: &[(&str, Option<&str>)] = &[
+    ("cleanup.policy", Some("delete")),
+    ("compression.type", Some("producer")),
+    ("message.timestamp.type", Some("CreateTime")),
+    ("retention.bytes", None),
+    ("retention.ms", None),
+    ("segment.bytes", None),
+    ("segment.ms", None),
+];
+
+fn settings(config: &BrokerConfig, configs: &[(String, Option<String>)]) -> Result<Settings, Refusal> {
+    let durability = config.durability();
+    let mut settings = Settings {
+        min_insync_replicas: durability.min_insync_replicas,
+        unclean_leader_election: durability.unclean_leader_election,
+        configs: Vec::new(),
+    };
+    let mut seen = BTreeSet::new();
+    for (key, value) in configs {
+        let Some(value) = value else { continue };
+        let wrong = |right: &str| Refusal {
+            code: ErrorCode::INVALID_CONFIG,
+            message: format!("setting {key}=`{value}`: {right}"),
+        };
+        if !seen.insert(key) {
+            return Err(wrong("given twice"));
+        }
+        match key.as_str() {
+            "min.insync.replicas" => {
+                let asked = value.parse().ok().filter(|min: &u16| *min >= 1);
+                let min = asked.ok_or_else(|| wrong("a number from 1 to 65535 is right"))?;
+                if durability.by_topic {
+                    settings.min_insync_replicas = min;
+                }
+            }
+            "unclean.leader.election.enable" => {
+                let asked = value.parse().map_err(|_| wrong("true or false is right"))?;
+                if durability.by_topic {
+                    settings.unclean_leader_election = asked;
+                }
+            }
+            key => match KEPT_ANYWAY.iter().find(|(known, _)| *known == key) {
+                Some((_, Some(only))) if *only != value => {
+                    return Err(wrong(&format!("only `{only}` is supported")));
+                }
+                Some(_) => {}
+                None => return Err(wrong("unknown setting")),
+            },
+        }
+        settings.configs.push((key.clone(), value.clone()));
+    }
+    Ok(settings)
+}
+
+/// The client's own places.
+fn assigned(config: &BrokerConfig, wish: &TopicWish) -> Result<Vec<Vec<BrokerId>>, Refusal> {
+    let wrong = |message: String| refuse(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message);
+    if wish.partitions != -1 || wish.replication_factor != -1 {
+        let message = "with assignments, partitions and replication factor must be -1".to_owned();
+        return refuse(ErrorCode::INVALID_REQUEST, message);
+    }
+    let by_index: BTreeMap<i32, &Vec<BrokerId>> = wish.assignments.iter().map(|(i, b)| (*i, b)).collect();
+    if by_index.len() != wish.assignments.len() || !by_index.keys().copied().eq(0..by_index.len() as i32) {
+        return wrong("partitions must be numbered from 0 without gaps, each once".to_owned());
+    }
+    if by_index.len() > MAX_PARTITIONS {
+        let message = format!("{} partitions; at most {MAX_PARTITIONS}", by_index.len());
+        return refuse(ErrorCode::INVALID_PARTITIONS, message);
+    }
+    let factor = by_index[&0].len();
+    for (index, replicas) in &by_index {
+        let distinct: BTreeSet<&BrokerId> = replicas.iter().collect();
+        if replicas.is_empty() || distinct.len() != replicas.len() || replicas.len() != factor {
+            return wrong(format!("partition {index}: {factor} different brokers are right"));
+        }
+        if let Some(unknown) = replicas.iter().find(|id| !config.brokers.contains_key(id)) {
+            return wrong(format!("partition {index}: there is no broker {unknown}"));
+        }
+    }
+    Ok(by_index.into_values().cloned().collect())
+}
+
+/// Places for the replicas: leaders go round, and so does who follows whom. Brokers that live now come first.
+fn place(image: &Image, config: &BrokerConfig, wish: &TopicWish) -> Result<Vec<Vec<BrokerId>>, Refusal> {
+    let brokers = config.brokers.len();
+    let partitions = match wish.partitions {
+        -1 => config.default_partitions as usize,
+        asked => usize::try_from(asked).unwrap_or(0),
+    };
+    if partitions == 0 || partitions > MAX_PARTITIONS {
+        let message = format!("{} partitions; 1 to {MAX_PARTITIONS}, or -1, are right", wish.partitions);
+        return refuse(ErrorCode::INVALID_PARTITIONS, message);
+    }
+    let factor = match wish.replication_factor {
+        -1 => usize::from(config.default_replication_factor).min(brokers),
+        asked => usize::try_from(asked).unwrap_or(0),
+    };
+    if factor == 0 || factor > brokers {
+        let asked = wish.replication_factor;
+        let message = format!("replication factor {asked}: 1 to {brokers}, or -1, are right");
+        return refuse(ErrorCode::INVALID_REPLICATION_FACTOR, message);
+    }
+    let ids: Vec<BrokerId> = config.brokers.keys().copied().collect();
+    // The next topic goes on where the last one ended, so that topics of one partition do not all have one leader.
+    let first = image.partitions().count();
+    let places = (first..first + partitions).map(|turn| {
+        let rest = 1..ids.len();
+        let shift = turn / ids.len();
+        let mut order = vec![ids[turn % ids.len()]];
+        order.extend(rest.clone().map(|step| {
+            let step = (step - 1 + shift) % rest.len() + 1;
+            ids[(turn + step) % ids.len()]
+        }));
+        order.sort_by_key(|id| !image.is_live(*id));
+        order.truncate(factor);
+        order
+    });
+    Ok(places.collect())
+}

@@ -1,0 +1,340 @@
+//! The follower's side of replication: fetches from leaders, truncations, appends. And the leader's requests for ISRs.
+//!
+//! A fetch names the end of the follower's log, which is durable by then, and the epoch of its last batch. The leader
+//! answers with what follows, or with where the two logs part; then the follower cuts its own and asks again, until
+//! its log is a prefix of the leader's.
+//!
+//! An answer is used only if the partition is still followed in the epoch in which it was asked for, and its log ends
+//! where it ended then: an answer of an earlier epoch of the same leader would truncate what was committed since
+//! (KAFKA-18991). Nothing of a later epoch than asked for is appended (KAFKA-18723). The leader's high watermark counts
+//! only if the answer says that the logs do not part (KAFKA-14704).
+//!
+//! Source: KIP-101, KIP-279, KIP-595 (diverging epochs), KIP-903 (which life of a broker fetches).
+
+use crate::controller::{ControlRequest, ControlResponse};
+use crate::ids::{BrokerId, LeaderEpoch, PartitionEpoch, PartitionKey, TopicId};
+use crate::log::{AppendError, EpochEnd};
+use crate::node::{Call, Cx, Fatal, Running};
+use crate::peers::{LinkId, Purpose};
+use crate::replica::{Ids, Role};
+use bytes::Bytes;
+use riprap_env::LogLevel;
+use riprap_protocol::ErrorCode;
+use riprap_protocol::frame::decode_response;
+use riprap_protocol::messages::{
+    AlterPartitionRequest, AlterPartitionRequestPartition, AlterPartitionRequestTopic, FetchRequest,
+    FetchRequestPartition, FetchRequestReplicaState, FetchRequestTopic, FetchResponsePartition,
+};
+use riprap_protocol::records::split_batches;
+use std::collections::BTreeMap;
+
+/// The version of Fetch among brokers: topics by id, and which life of the follower asks.
+const FETCH_VERSION: i16 = 17;
+
+/// Most bytes that a follower takes at once, in all and of a partition. Units: bytes.
+const FETCH_MAX_BYTES: i32 = 10 << 20;
+/// See [`FETCH_MAX_BYTES`].
+const PARTITION_MAX_BYTES: i32 = 1 << 20;
+
+/// The pause of a partition after an error: until then the leader or this broker may have learned what is new.
+const PAUSE_NS: u64 = 50_000_000;
+
+/// The pause before ISRs that were not granted are asked for again.
+const ISR_RETRY_NS: u64 = 50_000_000;
+
+/// How many fetches may be on their way to one leader: one that waits for data, and one that names partitions which
+/// the first does not. The leader ends the first when it sees the second.
+const FETCHES_IN_FLIGHT: usize = 2;
+
+/// What a fetch asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct AskedFetch {
+    /// By partition, the epoch of the leader and the end of the follower's log.
+    partitions: BTreeMap<PartitionKey, (LeaderEpoch, i64)>,
+}
+
+impl Running {
+    /// Asks leaders for what this broker's copies lack.
+    pub(crate) fn send_fetches(&mut self, cx: &mut Cx<'_>) {
+        let mut by_leader: BTreeMap<BrokerId, AskedFetch> = BTreeMap::new();
+        for replica in self.replicas.iter() {
+            let Role::Follower(follower) = &replica.role else { continue };
+            if follower.pause_until_ns <= cx.now_ns {
+                let asked =
+                    by_leader.entry(follower.leader).or_insert(AskedFetch { partitions: BTreeMap::new() });
+                asked.partitions.insert(replica.key, (follower.epoch, replica.counted_end()));
+            }
+        }
+        for (to, asked) in by_leader {
+            let link = LinkId { to, purpose: Purpose::Fetch };
+            let on_their_way: Vec<&AskedFetch> = self
+                .peers
+                .in_flight(link)
+                .filter_map(|call| match call {
+                    Call::Fetch(asked) => Some(asked),
+                    _ => None,
+                })
+                .collect();
+            let is_asked = |(key, (epoch, _)): (&PartitionKey, &(LeaderEpoch, i64))| {
+                on_their_way.iter().any(|sent| sent.partitions.get(key).is_some_and(|(e, _)| e == epoch))
+            };
+            if on_their_way.len() >= FETCHES_IN_FLIGHT
+                || (!on_their_way.is_empty() && asked.partitions.iter().all(is_asked))
+                || !self.peers.is_up(link)
+            {
+                continue;
+            }
+            let request = self.fetch_request(&asked);
+            let deadline_ns = cx.now_ns + self.config.peer_timeout_ms * 1_000_000;
+            // Refused only if too much is on its way: the answers bring the next turn.
+            let _refused =
+                self.peers.send(link, FETCH_VERSION, &request, Call::Fetch(asked), deadline_ns, cx.effects);
+        }
+    }
+
+    fn fetch_request(&self, asked: &AskedFetch) -> FetchRequest {
+        let mut topics: Vec<FetchRequestTopic> = Vec::new();
+        for (key, (epoch, offset)) in &asked.partitions {
+            let replica = self.replicas.get(*key);
+            let partition = FetchRequestPartition {
+                index: key.index,
+                current_leader_epoch: epoch.0,
+                fetch_offset: *offset,
+                last_fetched_epoch: replica.and_then(|r| r.log.last_leader_epoch()).unwrap_or(-1),
+                log_start_offset: replica.map_or(-1, |r| r.log.log_start_offset()),
+                partition_max_bytes: PARTITION_MAX_BYTES,
+                ..Default::default()
+            };
+            match topics.last_mut() {
+                Some(topic) if topic.topic_id == key.topic.0 => topic.partitions.push(partition),
+                _ => topics.push(FetchRequestTopic {
+                    topic_id: key.topic.0,
+                    partitions: vec![partition],
+                    ..Default::default()
+                }),
+            }
+        }
+        FetchRequest {
+            replica_id: -1,
+            replica_state: FetchRequestReplicaState {
+                replica_id: self.config.id.0,
+                replica_epoch: self.incarnation.0,
+            },
+            max_wait_ms: i32::try_from(self.config.replica_fetch_wait_ms).unwrap_or(i32::MAX),
+            min_bytes: 1,
+            max_bytes: FETCH_MAX_BYTES,
+            session_epoch: -1,
+            topics,
+            ..Default::default()
+        }
+    }
+
+    /// A leader answered a fetch.
+    pub(crate) fn fetched(
+        &mut self,
+        from: BrokerId,
+        asked: &AskedFetch,
+        frame: Bytes,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Fatal> {
+        let response = match decode_response::<FetchRequest>(frame, FETCH_VERSION) {
+            Ok((_, response)) if response.error_code.is_none() => response,
+            Ok((_, response)) => {
+                let code = response.error_code;
+                cx.env.log(LogLevel::Warn, format_args!("broker {from} refuses a fetch: {code}"));
+                self.fetch_lost(from, asked, cx.now_ns);
+                return Ok(());
+            }
+            Err(e) => {
+                cx.env
+                    .log(LogLevel::Warn, format_args!("cannot read broker {from}'s answer to a fetch: {e}"));
+                self.fetch_lost(from, asked, cx.now_ns);
+                return Ok(());
+            }
+        };
+        for topic in &response.topics {
+            for partition in &topic.partitions {
+                let key = PartitionKey { topic: TopicId(topic.topic_id), index: partition.index };
+                if let Some((epoch, offset)) = asked.partitions.get(&key) {
+                    self.fetched_partition(from, key, (*epoch, *offset), partition, cx)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a leader said of one partition.
+    fn fetched_partition(
+        &mut self,
+        from: BrokerId,
+        key: PartitionKey,
+        (epoch, offset): (LeaderEpoch, i64),
+        answer: &FetchResponsePartition,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Fatal> {
+        let Some(replica) = self.replicas.get_mut(key) else { return Ok(()) };
+        let end = replica.log.log_end_offset();
+        let start = replica.log.log_start_offset();
+        let name = replica.name();
+        let Role::Follower(follower) = &mut replica.role else { return Ok(()) };
+        if follower.leader != from || follower.epoch != epoch || end != offset {
+            return Ok(());
+        }
+        let failed = |error| Fatal::Log { partition: name.clone(), error };
+        match answer.error_code {
+            ErrorCode::NONE => {}
+            ErrorCode::OFFSET_OUT_OF_RANGE if answer.log_start_offset > end => {
+                let to = answer.log_start_offset;
+                let line = format_args!(
+                    "{name}: begins anew at {to}: the leader's log begins there, own {start}..{end}"
+                );
+                cx.env.log(LogLevel::Warn, line);
+                replica.log.reset_to(cx.env.disk(), to).map_err(failed)?;
+                replica.high_watermark = to;
+                return Ok(());
+            }
+            _ => {
+                follower.pause_until_ns = cx.now_ns + PAUSE_NS;
+                return Ok(());
+            }
+        }
+        if answer.diverging_epoch.epoch >= 0 || answer.diverging_epoch.end_offset >= 0 {
+            let leaders = EpochEnd {
+                epoch: answer.diverging_epoch.epoch,
+                end_offset: answer.diverging_epoch.end_offset,
+            };
+            let known = replica.high_watermark;
+            let (before, after) = replica.truncate_to_leader(leaders, cx.env.disk()).map_err(failed)?;
+            let level = if after < known { LogLevel::Error } else { LogLevel::Info };
+            cx.env.log(
+                level,
+                format_args!(
+                    "{name}: truncated from {before} to {after}: in epoch {epoch} leader {from} ends epoch {} at {}; \
+                     high watermark was {known}",
+                    leaders.epoch, leaders.end_offset
+                ),
+            );
+            return Ok(());
+        }
+        let records = answer.records.clone().unwrap_or_default();
+        if !records.is_empty() {
+            let is_later = split_batches(records.clone())
+                .any(|batch| batch.is_ok_and(|batch| batch.header().leader_epoch > epoch.0));
+            let result = if is_later {
+                Err(format!("batches of a later epoch than {epoch}, in which they were asked for"))
+            } else {
+                match replica.log.append_as_follower(cx.env.disk(), records) {
+                    Ok(_) => Ok(()),
+                    Err(AppendError::Log(crate::log::LogError::Failed(_))) => {
+                        let error = crate::log::LogError::Failed(name.clone());
+                        return Err(Fatal::Log { partition: name, error });
+                    }
+                    Err(e) => Err(e.to_string()),
+                }
+            };
+            if let Err(why) = result {
+                cx.env.log(LogLevel::Error, format_args!("{name}: cannot append from leader {from}: {why}"));
+                if let Role::Follower(follower) = &mut replica.role {
+                    follower.pause_until_ns = cx.now_ns + PAUSE_NS;
+                }
+                return Ok(());
+            }
+            self.replicas.note_appended(key);
+        }
+        if let Some(replica) = self.replicas.get_mut(key) {
+            replica.hear_high_watermark(answer.high_watermark);
+        }
+        Ok(())
+    }
+
+    /// A fetch will not be answered: its partitions pause.
+    pub(crate) fn fetch_lost(&mut self, to: BrokerId, asked: &AskedFetch, now_ns: u64) {
+        for key in asked.partitions.keys() {
+            if let Some(replica) = self.replicas.get_mut(*key)
+                && let Role::Follower(follower) = &mut replica.role
+                && follower.leader == to
+            {
+                follower.pause_until_ns = now_ns + PAUSE_NS;
+            }
+        }
+    }
+
+    /// Asks the controller for the ISRs that there should be.
+    pub(crate) fn ask_for_isrs(&mut self, cx: &mut Cx<'_>) {
+        if self.replicas.is_asking_for_isrs || self.replicas.isr_check_at_ns > cx.now_ns {
+            return;
+        }
+        let lag_ns = self.config.replica_lag_ms * 1_000_000;
+        self.replicas.isr_check_at_ns = cx.now_ns + lag_ns / 4;
+        if !self.is_registered() {
+            return;
+        }
+        let me = self.config.id;
+        let image = self.quorum.image();
+        let mut request =
+            AlterPartitionRequest { broker_id: me.0, broker_epoch: self.incarnation.0, topics: Vec::new() };
+        let mut asked = Vec::new();
+        for replica in self.replicas.iter_mut() {
+            let (key, high_watermark, name) = (replica.key, replica.high_watermark, replica.name());
+            let Some(leader) = replica.leader_mut() else { continue };
+            let mut members = leader.isr.members().to_vec();
+            members.sort_unstable();
+            let wanted = leader.wanted_isr(me, high_watermark, image, cx.now_ns, lag_ns);
+            if wanted == members && !leader.isr.is_in_doubt() {
+                continue;
+            }
+            let epoch = leader.isr.epoch();
+            let line = format_args!(
+                "{name}: asks for isr {} instead of {} in epoch {epoch}",
+                Ids(&wanted),
+                Ids(&members)
+            );
+            cx.env.log(LogLevel::Info, line);
+            leader.isr.ask(&wanted);
+            asked.push((key, leader.epoch, epoch));
+            let partition = AlterPartitionRequestPartition {
+                index: key.index,
+                leader_epoch: leader.epoch.0,
+                new_isr: wanted.iter().map(|id| id.0).collect(),
+                partition_epoch: epoch.0,
+            };
+            match request.topics.last_mut() {
+                Some(topic) if topic.topic_id == key.topic.0 => topic.partitions.push(partition),
+                _ => request
+                    .topics
+                    .push(AlterPartitionRequestTopic { topic_id: key.topic.0, partitions: vec![partition] }),
+            }
+        }
+        if !asked.is_empty() {
+            self.replicas.is_asking_for_isrs = true;
+            self.ask_controller(ControlRequest::Alter(request), Call::AlterPartition { asked }, cx);
+        }
+    }
+
+    /// The controller answered a request for ISRs, or will not. What it granted comes through the quorum's log, and
+    /// until then both ISRs count; see [`InSync`](crate::replica).
+    pub(crate) fn isrs_answered(
+        &mut self,
+        asked: &[(PartitionKey, LeaderEpoch, PartitionEpoch)],
+        response: &ControlResponse,
+        cx: &mut Cx<'_>,
+    ) {
+        self.replicas.is_asking_for_isrs = false;
+        self.replicas.isr_check_at_ns = cx.now_ns + ISR_RETRY_NS;
+        if let ControlResponse::Alter(body) = response {
+            for topic in &body.topics {
+                for partition in topic.partitions.iter().filter(|partition| !partition.error_code.is_none()) {
+                    let key = PartitionKey { topic: TopicId(topic.topic_id), index: partition.index };
+                    let was_asked = asked.iter().any(|(asked, _, _)| *asked == key);
+                    if let Some(replica) = self.replicas.get(key).filter(|_| was_asked) {
+                        let (name, code) = (replica.name(), partition.error_code);
+                        cx.env.log(
+                            LogLevel::Info,
+                            format_args!("{name}: the controller refuses the isr: {code}"),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

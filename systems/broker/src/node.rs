@@ -1,0 +1,350 @@
+//! The broker as a node: takes in events, keeps the order of one turn.
+//!
+//! ```text
+//! step     bytes, connections and time are taken in; requests are worked on; nothing that promises anything leaves
+//! settle   rounds, until nothing is left to do:
+//!            requests that became ready
+//!            the quorum: sync its log, apply what is agreed on, take up roles
+//!            partitions: sync what was appended, move high watermarks
+//!            answers that waited for that; fetches of the followers; requests to the controller
+//! ```
+//! One settle serves a whole batch of events, so that one sync of each log serves all requests in the batch.
+
+use crate::config::BrokerConfig;
+use crate::connection::{Connections, ReplyTo};
+use crate::controller::Controller;
+use crate::fetcher::AskedFetch;
+use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
+use crate::membership::Membership;
+use crate::peers::{LinkEvent, LinkId, Peers, Purpose};
+use crate::producer_ids::ProducerIds;
+use crate::quorum::Quorum;
+use crate::replicas::Replicas;
+use crate::requests::groups::Groups;
+use crate::requests::waiting::Waiting;
+use riprap_env::{DiskError, Effect, Effects, Env, Event, LogLevel, Node};
+use riprap_protocol::frame::encode_response;
+use riprap_protocol::messages::{RaftMessageRequest, RaftMessageResponse};
+use riprap_protocol::{ErrorCode, Message};
+use thiserror::Error;
+
+/// Most rounds in one settle: requests that are answered make room for the next on their connections, and those for
+/// the next; the rest is left to the next turn, which comes at once.
+const MAX_ROUNDS: usize = 8;
+
+/// Most requests that are worked on in one round, for the same reason.
+const MAX_REQUESTS_PER_ROUND: usize = 1024;
+
+/// Why a broker's process ends of itself.
+#[derive(Debug, Error)]
+pub(crate) enum Fatal {
+    #[error("failed to open the metadata quorum's log: {0}")]
+    OpenQuorum(#[from] riprap_coord::OpenError),
+    #[error("disk failed: {0}")]
+    Disk(#[from] DiskError),
+    #[error("log of {partition} failed: {error}")]
+    Log { partition: String, error: crate::log::LogError },
+}
+
+/// What a step works with.
+pub(crate) struct Cx<'a> {
+    pub(crate) now_ns: u64,
+    pub(crate) env: &'a mut dyn Env,
+    pub(crate) effects: &'a mut Effects,
+}
+
+/// What is remembered of a request to another broker.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    AllocateProducerIds,
+    AlterPartition { asked: Vec<(PartitionKey, LeaderEpoch, PartitionEpoch)> },
+    Fetch(AskedFetch),
+    Forward { id: u64 },
+    Heartbeat,
+    Quorum,
+    Register,
+}
+
+/// The bundled broker. See the crate's documentation.
+#[derive(Debug)]
+pub struct Broker {
+    config: BrokerConfig,
+    life: Life,
+}
+
+#[derive(Debug)]
+enum Life {
+    Unborn,
+    Running(Box<Running>),
+    Over,
+}
+
+impl Broker {
+    /// A broker that has not started. Errors: the configuration cannot work.
+    pub fn new(config: BrokerConfig) -> Result<Broker, String> {
+        config.validate()?;
+        Ok(Broker { config, life: Life::Unborn })
+    }
+
+    fn end(&mut self, fatal: &Fatal, env: &mut dyn Env, effects: &mut Effects) {
+        env.log(LogLevel::Error, format_args!("stops: {fatal}"));
+        effects.push(Effect::Exit { status: 1 });
+        self.life = Life::Over;
+    }
+}
+
+impl Node for Broker {
+    fn step(&mut self, now_ns: u64, event: Event, env: &mut dyn Env, effects: &mut Effects) {
+        if event == Event::Start {
+            match Running::start(self.config.clone(), now_ns, env) {
+                Ok(running) => self.life = Life::Running(Box::new(running)),
+                Err(fatal) => self.end(&fatal, env, effects),
+            }
+        } else if let Life::Running(running) = &mut self.life {
+            running.take_in(event, &mut Cx { now_ns, env, effects });
+        }
+    }
+
+    fn settle(&mut self, now_ns: u64, env: &mut dyn Env, effects: &mut Effects) {
+        let Life::Running(running) = &mut self.life else { return };
+        match running.settle(&mut Cx { now_ns, env, effects }) {
+            Ok(()) if running.is_over => self.life = Life::Over,
+            Ok(()) => {}
+            Err(fatal) => self.end(&fatal, env, effects),
+        }
+    }
+}
+
+/// A broker whose process runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) config: BrokerConfig,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) connections: Connections,
+    pub(crate) peers: Peers<Call>,
+    pub(crate) quorum: Quorum,
+    pub(crate) controller: Option<Controller>,
+    pub(crate) membership: Membership,
+    pub(crate) replicas: Replicas,
+    pub(crate) waiting: Waiting,
+    pub(crate) producer_ids: ProducerIds,
+    pub(crate) groups: Groups,
+    /// Something was proposed or received since the quorum's last settle.
+    pub(crate) quorum_is_due: bool,
+    is_over: bool,
+}
+
+impl Running {
+    fn start(config: BrokerConfig, now_ns: u64, env: &mut dyn Env) -> Result<Running, Fatal> {
+        // Positive, for -1 is "no epoch" on the wire.
+        let incarnation = Incarnation((env.random_u64("incarnation") >> 1) as i64);
+        let quorum = Quorum::open(&config, env, now_ns)?;
+        env.log(LogLevel::Info, format_args!("starts as broker {}, incarnation {incarnation}", config.id));
+        Ok(Running {
+            incarnation,
+            connections: Connections::default(),
+            peers: Peers::new(config.id, &config.brokers),
+            quorum,
+            controller: None,
+            membership: Membership::default(),
+            replicas: Replicas::new(&config),
+            waiting: Waiting::default(),
+            producer_ids: ProducerIds::default(),
+            groups: Groups::new(&config),
+            quorum_is_due: true,
+            is_over: false,
+            config,
+        })
+    }
+
+    fn take_in(&mut self, event: Event, cx: &mut Cx<'_>) {
+        match event {
+            Event::Start => unreachable!("handled before"),
+            Event::Accepted { conn, peer } => {
+                if !self.connections.accept(conn, peer) {
+                    cx.env.log(LogLevel::Warn, format_args!("refuses a connection: too many are open"));
+                    cx.effects.push(Effect::Close { conn });
+                }
+            }
+            Event::Connected { conn } => self.peers.connected(conn),
+            Event::Received { conn, bytes } => {
+                if self.peers.received(cx.now_ns, conn, &bytes, cx.effects) {
+                    return;
+                }
+                if let Err(e) = self.connections.received(conn, &bytes) {
+                    self.drop_connection(conn, &e, cx);
+                }
+            }
+            Event::Closed { conn } => {
+                if !self.peers.closed(cx.now_ns, conn) {
+                    self.connections.remove(conn);
+                    self.forget(conn);
+                }
+            }
+            Event::Wake => {}
+            Event::Stop => self.stop(cx),
+        }
+    }
+
+    /// Closes a connection for what its other side did.
+    pub(crate) fn drop_connection(
+        &mut self,
+        conn: riprap_env::ConnId,
+        why: &dyn std::fmt::Display,
+        cx: &mut Cx<'_>,
+    ) {
+        let peer = self.connections.peer(conn).to_owned();
+        if self.connections.remove(conn) {
+            cx.env.log(LogLevel::Debug, format_args!("closes the connection from {peer}: {why}"));
+            self.forget(conn);
+            cx.effects.push(Effect::Close { conn });
+        }
+    }
+
+    /// Nobody wants the answers for a connection any more.
+    fn forget(&mut self, conn: riprap_env::ConnId) {
+        self.waiting.forget(conn);
+        self.producer_ids.forget(conn);
+    }
+
+    fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+        self.quorum_is_due = true;
+        for _ in 0..MAX_ROUNDS {
+            self.work_on_requests(cx);
+            self.peers.tick(cx.now_ns, cx.effects);
+            self.take_in_answers(cx)?;
+            self.settle_quorum(cx)?;
+            self.replicas.sync(cx)?;
+            self.advance_high_watermarks();
+            self.settle_groups(cx);
+            self.answer_produces(cx);
+            self.answer_fetches(cx);
+            self.answer_expired(cx);
+            self.send_fetches(cx);
+            self.ask_for_isrs(cx);
+            self.tick_controller(cx);
+            self.tick_membership(cx);
+            self.ask_for_producer_ids(cx);
+            if self.is_over || !self.has_more_to_do() {
+                break;
+            }
+        }
+        if !self.is_over {
+            let at_ns = if self.has_more_to_do() { cx.now_ns } else { self.wake_at_ns(cx.now_ns) };
+            cx.effects.push(Effect::WakeAt { at_ns });
+        }
+        Ok(())
+    }
+
+    fn has_more_to_do(&self) -> bool {
+        self.connections.has_ready()
+            || self.quorum_is_due
+            || self.replicas.has_dirty()
+            || self.groups.has_more_to_do()
+    }
+
+    fn wake_at_ns(&self, now_ns: u64) -> u64 {
+        let due = [
+            Some(self.quorum.wake_at_ns()),
+            self.peers.wake_at_ns(),
+            self.waiting.wake_at_ns(),
+            self.producer_ids.wake_at_ns(),
+            self.membership.wake_at_ns(),
+            self.controller.as_ref().map(Controller::wake_at_ns),
+            self.replicas.wake_at_ns(now_ns),
+            self.groups.wake_at_ns(),
+        ];
+        due.into_iter().flatten().min().expect("the quorum always wants to wake up")
+    }
+
+    fn work_on_requests(&mut self, cx: &mut Cx<'_>) {
+        for _ in 0..MAX_REQUESTS_PER_ROUND {
+            match self.connections.next_frame() {
+                Some((conn, Ok(frame))) => self.handle(conn, frame, cx),
+                Some((conn, Err(e))) => self.drop_connection(conn, &e, cx),
+                None => return,
+            }
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply<M: Message>(&mut self, to: ReplyTo, body: &M, cx: &mut Cx<'_>) {
+        if !self.connections.done(to.conn) {
+            return;
+        }
+        match encode_response(to.correlation_id, to.api_key, to.api_version, body) {
+            Ok(bytes) => cx.effects.push(Effect::Send { conn: to.conn, bytes }),
+            Err(e) => {
+                let what = format_args!("answer to {} version {}: {e}", to.api_key, to.api_version);
+                cx.env.log(LogLevel::Error, format_args!("failed to encode the {what}"));
+                self.drop_connection(to.conn, &"its answer cannot be said", cx);
+            }
+        }
+    }
+
+    /// Answers that came from other brokers.
+    fn take_in_answers(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+        for event in self.peers.take_events() {
+            match event {
+                LinkEvent::Up(LinkId { purpose: Purpose::Control, .. }) => self.membership.hurry(cx.now_ns),
+                LinkEvent::Up(_) => {}
+                LinkEvent::Answered { from, call: Call::Fetch(asked), frame } => {
+                    self.fetched(from, &asked, frame, cx)?;
+                }
+                LinkEvent::Answered { call: Call::Quorum, .. }
+                | LinkEvent::Lost { call: Call::Quorum, .. } => {}
+                LinkEvent::Answered { call, frame, .. } => self.controller_answered(call, frame, cx),
+                LinkEvent::Lost { to, call } => self.lost(to, call, cx),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the cluster knows this life of the broker: before, it is not told what it is.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.quorum.image().broker(self.config.id).is_some_and(|b| b.incarnation == self.incarnation)
+    }
+
+    fn settle_quorum(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+        if !std::mem::take(&mut self.quorum_is_due) {
+            return Ok(());
+        }
+        self.quorum.tick(cx.now_ns, cx.env);
+        let leader = self.quorum.leader();
+        let settled = self.quorum.settle(cx.now_ns, cx.env)?;
+        for (to, payload) in settled.messages {
+            let body = RaftMessageRequest { from_node_id: self.config.id.0, payload };
+            let link = LinkId { to, purpose: Purpose::Quorum };
+            let deadline_ns = cx.now_ns + self.config.peer_timeout_ms * 1_000_000;
+            // A message that cannot be sent now is lost, which harms nothing: what matters is said again.
+            let _lost = self.peers.send(link, 0, &body, Call::Quorum, deadline_ns, cx.effects);
+        }
+        if settled.changed {
+            self.take_up_roles(cx)?;
+        }
+        if self.quorum.leader() != leader {
+            self.membership.hurry(cx.now_ns);
+        }
+        self.follow_leadership(cx);
+        self.answer_agreed(cx);
+        Ok(())
+    }
+
+    /// A message of the metadata quorum.
+    pub(crate) fn on_quorum_message(&mut self, to: ReplyTo, request: &RaftMessageRequest, cx: &mut Cx<'_>) {
+        let from = BrokerId(request.from_node_id);
+        if self.config.brokers.contains_key(&from) {
+            self.quorum.receive(cx.now_ns, from, &request.payload, cx.env);
+            self.quorum_is_due = true;
+        }
+        self.reply(to, &RaftMessageResponse { error_code: ErrorCode::NONE }, cx);
+    }
+
+    /// The process ends, in order.
+    pub(crate) fn exit(&mut self, cx: &mut Cx<'_>) {
+        if !std::mem::replace(&mut self.is_over, true) {
+            cx.env.log(LogLevel::Info, format_args!("ends"));
+            cx.effects.push(Effect::Exit { status: 0 });
+        }
+    }
+}

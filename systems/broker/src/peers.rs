@@ -1,0 +1,239 @@
+//! Connections that this broker opens to others.
+//!
+//! Three to each: messages of the metadata quorum, a follower's fetches, and requests to the controller, so that none
+//! waits behind another. Each request has a deadline; when one is missed the connection is given up with all that is
+//! on its way, and made anew after a pause that doubles up to a limit.
+
+use crate::config::Address;
+use crate::ids::BrokerId;
+use bytes::Bytes;
+use riprap_env::{ConnId, Effect, Effects};
+use riprap_protocol::Request;
+use riprap_protocol::frame::{
+    FrameReader, MAX_RESPONSE_SIZE_BYTES, RequestHeader, correlation_id, encode_request,
+};
+use std::collections::BTreeMap;
+
+/// The first pause before a connection is tried again. Units: nanoseconds.
+const MIN_BACKOFF_NS: u64 = 20_000_000;
+/// The longest: short against the session timeout, so that a healed network is used soon.
+const MAX_BACKOFF_NS: u64 = 250_000_000;
+/// How long a connection may take to stand: a local network needs less, and a lost SYN is soonest mended by another.
+const CONNECT_TIMEOUT_NS: u64 = 500_000_000;
+/// Most requests on their way on one connection. The quorum's messages are the only ones of which there are many.
+const MAX_IN_FLIGHT: usize = 64;
+/// Most bytes on their way on one connection.
+const MAX_IN_FLIGHT_BYTES: usize = 32 << 20;
+
+/// What a connection to a peer is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Purpose {
+    Control,
+    Fetch,
+    Quorum,
+}
+
+/// A connection's name: whom it goes to, and what for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct LinkId {
+    pub(crate) to: BrokerId,
+    pub(crate) purpose: Purpose,
+}
+
+#[derive(Debug)]
+enum State {
+    Down { retry_at_ns: u64 },
+    Connecting { conn: ConnId, give_up_at_ns: u64 },
+    Up { conn: ConnId, reader: FrameReader },
+}
+
+#[derive(Debug)]
+struct Sent<C> {
+    call: C,
+    deadline_ns: u64,
+    size_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Link<C> {
+    state: State,
+    backoff_ns: u64,
+    in_flight: BTreeMap<i32, Sent<C>>,
+}
+
+/// Something that happened to a connection.
+#[derive(Debug)]
+pub(crate) enum LinkEvent<C> {
+    /// It stands: requests can be sent.
+    Up(LinkId),
+    /// A request was answered. Shape: the frame without its size field.
+    Answered { from: BrokerId, call: C, frame: Bytes },
+    /// A request will not be answered. Whether it took effect is not known.
+    Lost { to: BrokerId, call: C },
+}
+
+/// The connections to all peers. `C` is what the owner remembers of a request.
+#[derive(Debug)]
+pub(crate) struct Peers<C> {
+    addresses: BTreeMap<BrokerId, Address>,
+    links: BTreeMap<LinkId, Link<C>>,
+    conns: BTreeMap<ConnId, LinkId>,
+    opened: u64,
+    next_correlation_id: i32,
+    events: Vec<LinkEvent<C>>,
+}
+
+impl<C> Peers<C> {
+    pub(crate) fn new(me: BrokerId, brokers: &BTreeMap<BrokerId, Address>) -> Peers<C> {
+        let mut links = BTreeMap::new();
+        for to in brokers.keys().copied().filter(|id| *id != me) {
+            for purpose in [Purpose::Control, Purpose::Fetch, Purpose::Quorum] {
+                let state = State::Down { retry_at_ns: 0 };
+                let link = Link { state, backoff_ns: MIN_BACKOFF_NS, in_flight: BTreeMap::new() };
+                links.insert(LinkId { to, purpose }, link);
+            }
+        }
+        Peers {
+            addresses: brokers.clone(),
+            links,
+            conns: BTreeMap::new(),
+            opened: 0,
+            next_correlation_id: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn take_events(&mut self) -> Vec<LinkEvent<C>> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// How many requests are on their way on a connection.
+    pub(crate) fn in_flight(&self, id: LinkId) -> impl Iterator<Item = &C> {
+        self.links.get(&id).into_iter().flat_map(|link| link.in_flight.values().map(|sent| &sent.call))
+    }
+
+    /// Whether requests can be sent.
+    pub(crate) fn is_up(&self, id: LinkId) -> bool {
+        self.links.get(&id).is_some_and(|link| matches!(link.state, State::Up { .. }))
+    }
+
+    /// Sends a request. Otherwise gives `call` back: the connection does not stand, or too much is on its way.
+    pub(crate) fn send<R: Request>(
+        &mut self,
+        id: LinkId,
+        version: i16,
+        body: &R,
+        call: C,
+        deadline_ns: u64,
+        effects: &mut Effects,
+    ) -> Result<(), C> {
+        let Some(link) = self.links.get_mut(&id) else { return Err(call) };
+        let State::Up { conn, .. } = &link.state else { return Err(call) };
+        let conn = *conn;
+        let bytes_in_flight: usize = link.in_flight.values().map(|sent| sent.size_bytes).sum();
+        if link.in_flight.len() >= MAX_IN_FLIGHT || bytes_in_flight >= MAX_IN_FLIGHT_BYTES {
+            return Err(call);
+        }
+        let correlation_id = self.next_correlation_id;
+        self.next_correlation_id = self.next_correlation_id.wrapping_add(1) & i32::MAX;
+        let header = RequestHeader { api_key: R::KEY, api_version: version, correlation_id, client_id: None };
+        let bytes = encode_request(&header, body).expect("requests among brokers fit their version");
+        link.in_flight.insert(correlation_id, Sent { call, deadline_ns, size_bytes: bytes.len() });
+        effects.push(Effect::Send { conn, bytes });
+        Ok(())
+    }
+
+    /// Opens what is down, gives up what takes too long.
+    pub(crate) fn tick(&mut self, now_ns: u64, effects: &mut Effects) {
+        let ids: Vec<LinkId> = self.links.keys().copied().collect();
+        for id in ids {
+            let link = self.links.get_mut(&id).expect("links are never removed");
+            match &link.state {
+                State::Down { retry_at_ns } if *retry_at_ns <= now_ns => {
+                    self.opened += 1;
+                    let conn = ConnId::opened_by_node(self.opened);
+                    link.state = State::Connecting { conn, give_up_at_ns: now_ns + CONNECT_TIMEOUT_NS };
+                    self.conns.insert(conn, id);
+                    effects.push(Effect::Connect { conn, to: self.addresses[&id.to].to_string() });
+                }
+                State::Connecting { conn, give_up_at_ns } if *give_up_at_ns <= now_ns => {
+                    let conn = *conn;
+                    self.give_up(now_ns, conn, effects);
+                }
+                State::Up { conn, .. } => {
+                    let conn = *conn;
+                    if link.in_flight.values().any(|sent| sent.deadline_ns <= now_ns) {
+                        self.give_up(now_ns, conn, effects);
+                    }
+                }
+                State::Down { .. } | State::Connecting { .. } => {}
+            }
+        }
+    }
+
+    /// When [`tick`](Peers::tick) has something to do.
+    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
+        let due = |link: &Link<C>| match &link.state {
+            State::Down { retry_at_ns } => Some(*retry_at_ns),
+            State::Connecting { give_up_at_ns, .. } => Some(*give_up_at_ns),
+            State::Up { .. } => link.in_flight.values().map(|sent| sent.deadline_ns).min(),
+        };
+        self.links.values().filter_map(due).min()
+    }
+
+    /// A connection stands.
+    pub(crate) fn connected(&mut self, conn: ConnId) {
+        let Some(id) = self.conns.get(&conn) else { return };
+        let link = self.links.get_mut(id).expect("links are never removed");
+        link.state = State::Up { conn, reader: FrameReader::new(MAX_RESPONSE_SIZE_BYTES) };
+        self.events.push(LinkEvent::Up(*id));
+    }
+
+    /// Takes in bytes; says false if the connection is none of these.
+    pub(crate) fn received(
+        &mut self,
+        now_ns: u64,
+        conn: ConnId,
+        bytes: &[u8],
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(id) = self.conns.get(&conn).copied() else { return false };
+        let link = self.links.get_mut(&id).expect("links are never removed");
+        let State::Up { reader, .. } = &mut link.state else { return true };
+        reader.push(bytes);
+        loop {
+            let answered = match reader.next_frame() {
+                Ok(None) => return true,
+                Ok(Some(frame)) => {
+                    correlation_id(&frame).ok().and_then(|id| Some((link.in_flight.remove(&id)?, frame)))
+                }
+                Err(_) => None,
+            };
+            let Some((sent, frame)) = answered else {
+                // Not what a broker answers: nothing that follows can be trusted either.
+                self.give_up(now_ns, conn, effects);
+                return true;
+            };
+            link.backoff_ns = MIN_BACKOFF_NS;
+            self.events.push(LinkEvent::Answered { from: id.to, call: sent.call, frame });
+        }
+    }
+
+    /// A connection is gone; says false if it is none of these.
+    pub(crate) fn closed(&mut self, now_ns: u64, conn: ConnId) -> bool {
+        let Some(id) = self.conns.remove(&conn) else { return false };
+        let link = self.links.get_mut(&id).expect("links are never removed");
+        link.state = State::Down { retry_at_ns: now_ns + link.backoff_ns };
+        link.backoff_ns = (link.backoff_ns * 2).min(MAX_BACKOFF_NS);
+        for (_, sent) in std::mem::take(&mut link.in_flight) {
+            self.events.push(LinkEvent::Lost { to: id.to, call: sent.call });
+        }
+        true
+    }
+
+    fn give_up(&mut self, now_ns: u64, conn: ConnId, effects: &mut Effects) {
+        effects.push(Effect::Close { conn });
+        self.closed(now_ns, conn);
+    }
+}

@@ -1,0 +1,209 @@
+//! All of this broker's copies: which there are, which were changed in this turn.
+
+use crate::config::BrokerConfig;
+use crate::ids::PartitionKey;
+use crate::log::{LogConfig, LogError, PartitionLog};
+use crate::node::{Cx, Fatal, Running};
+use crate::replica::{Replica, Role};
+use riprap_env::LogLevel;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where the logs lie on the disk, one folder each.
+const DIR: &str = "partitions";
+
+/// This broker's copies.
+#[derive(Debug)]
+pub(crate) struct Replicas {
+    open: BTreeMap<PartitionKey, Replica>,
+    /// Opened what the disk holds, and removed what nobody needs any more.
+    is_awake: bool,
+    /// Appended to since the last sync.
+    dirty: BTreeSet<PartitionKey>,
+    /// High watermark, role or end may have changed: waiting requests are looked at again.
+    changed: BTreeSet<PartitionKey>,
+    log_config: LogConfig,
+    /// When the ISRs are looked at next.
+    pub(crate) isr_check_at_ns: u64,
+    /// A request for other ISRs is on its way.
+    pub(crate) is_asking_for_isrs: bool,
+}
+
+impl Replicas {
+    pub(crate) fn new(config: &BrokerConfig) -> Replicas {
+        Replicas {
+            open: BTreeMap::new(),
+            is_awake: false,
+            dirty: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            log_config: LogConfig { max_batch_bytes: config.max_batch_bytes, ..LogConfig::default() },
+            isr_check_at_ns: 0,
+            is_asking_for_isrs: false,
+        }
+    }
+
+    pub(crate) fn get(&self, key: PartitionKey) -> Option<&Replica> {
+        self.open.get(&key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: PartitionKey) -> Option<&mut Replica> {
+        self.open.get_mut(&key)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Replica> {
+        self.open.values()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Replica> {
+        self.open.values_mut()
+    }
+
+    /// Notes that a copy was appended to.
+    pub(crate) fn note_appended(&mut self, key: PartitionKey) {
+        self.dirty.insert(key);
+        self.changed.insert(key);
+    }
+
+    /// Notes that requests which wait for a copy are to be looked at again.
+    pub(crate) fn note_changed(&mut self, key: PartitionKey) {
+        self.changed.insert(key);
+    }
+
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<PartitionKey> {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub(crate) fn changed(&self) -> impl Iterator<Item = PartitionKey> + '_ {
+        self.changed.iter().copied()
+    }
+
+    pub(crate) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Makes durable what was appended.
+    pub(crate) fn sync(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+        for key in std::mem::take(&mut self.dirty) {
+            let Some(replica) = self.open.get_mut(&key) else { continue };
+            if replica.syncs() {
+                let result = replica.log.sync(cx.env.disk());
+                result.map_err(|error| Fatal::Log { partition: replica.name(), error })?;
+            }
+            self.changed.insert(key);
+        }
+        Ok(())
+    }
+
+    /// When a copy has something to do.
+    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
+        let pauses = self.open.values().filter_map(|replica| match &replica.role {
+            Role::Follower(follower) => Some(follower.pause_until_ns).filter(|at| *at > now_ns),
+            Role::Idle | Role::Leader(_) => None,
+        });
+        let leads = self.open.values().any(|replica| replica.leader().is_some());
+        pauses.chain(leads.then_some(self.isr_check_at_ns)).min()
+    }
+}
+
+fn dir_of(key: PartitionKey) -> String {
+    format!("{DIR}/{}", name_of(key))
+}
+
+fn name_of(key: PartitionKey) -> String {
+    format!("{}-{}", key.topic, key.index)
+}
+
+impl Running {
+    /// Makes this broker's copies and their roles what the image says.
+    ///
+    /// An image that does not know this life of the broker is of the past: what it says this broker leads, it led
+    /// before it died, and must not lead in the same epoch again.
+    pub(crate) fn take_up_roles(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+        if !self.is_registered() {
+            return Ok(());
+        }
+        self.remove_copies(cx)?;
+        let me = self.config.id;
+        let image = self.quorum.image();
+        let replicas = &mut self.replicas;
+        for (key, partition) in image.partitions() {
+            if !partition.state.replicas.contains(&me) {
+                continue;
+            }
+            if !replicas.open.contains_key(&key) {
+                let replica = open(key, &partition.topic.name, replicas.log_config, self.config.fsync, cx)?;
+                replicas.open.insert(key, replica);
+                self.membership.hurry(cx.now_ns);
+            }
+            let replica = replicas.open.get_mut(&key).expect("it was opened");
+            if replica.update(me, partition, cx.now_ns, cx.env) {
+                replicas.changed.insert(key);
+                replicas.isr_check_at_ns = cx.now_ns;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the copies of topics that are gone: now, or while this broker was down.
+    fn remove_copies(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+        let me = self.config.id;
+        let image = self.quorum.image();
+        let is_needed = |key: PartitionKey| {
+            image.partition(key).is_some_and(|partition| partition.state.replicas.contains(&me))
+        };
+        if !std::mem::replace(&mut self.replicas.is_awake, true) {
+            let needed: BTreeSet<String> =
+                image.partitions().map(|(key, _)| key).filter(|key| is_needed(*key)).map(name_of).collect();
+            for name in cx.env.disk().list(DIR)? {
+                if !needed.contains(&name) {
+                    cx.env.log(LogLevel::Info, format_args!("removes the log {name}: its topic is gone"));
+                    cx.env.disk().remove_dir_all(&format!("{DIR}/{name}"))?;
+                }
+            }
+        }
+        let gone: Vec<PartitionKey> =
+            self.replicas.open.keys().copied().filter(|key| !is_needed(*key)).collect();
+        for key in gone {
+            let replica = self.replicas.open.remove(&key).expect("it was listed");
+            cx.env.log(LogLevel::Info, format_args!("{}: removed with its topic", replica.name()));
+            replica.log.close(cx.env.disk());
+            cx.env.disk().remove_dir_all(&dir_of(key))?;
+            self.replicas.dirty.remove(&key);
+            self.replicas.changed.insert(key);
+        }
+        Ok(())
+    }
+
+    /// Moves high watermarks to where they may be now.
+    pub(crate) fn advance_high_watermarks(&mut self) {
+        let changed: Vec<PartitionKey> = self.replicas.changed().collect();
+        for key in changed {
+            if let Some(replica) = self.replicas.get_mut(key) {
+                replica.advance();
+            }
+        }
+    }
+}
+
+fn open(
+    key: PartitionKey,
+    topic_name: &str,
+    log_config: LogConfig,
+    fsync: bool,
+    cx: &mut Cx<'_>,
+) -> Result<Replica, Fatal> {
+    let opened = PartitionLog::open(cx.env.disk(), &dir_of(key), log_config);
+    let (log, recovery) = opened.map_err(|error: LogError| {
+        let partition = format!("{topic_name}-{}", key.index);
+        Fatal::Log { partition, error }
+    })?;
+    let replica = Replica::new(key, topic_name, log, fsync);
+    if recovery.batches > 0 || recovery.cut.is_some() {
+        let (name, end, batches) = (replica.name(), replica.log.log_end_offset(), recovery.batches);
+        cx.env.log(LogLevel::Info, format_args!("{name}: found {batches} batches up to offset {end}"));
+        if let Some(cut) = recovery.cut {
+            let line = format_args!("{name}: cut {} bytes of a broken tail: {}", cut.size_bytes, cut.why);
+            cx.env.log(LogLevel::Warn, line);
+        }
+    }
+    Ok(replica)
+}

@@ -1,0 +1,379 @@
+//! Fetch: consumers get what is committed, followers all that there is.
+//!
+//! A fetch waits until there are enough bytes, something is wrong, its time is over, or its connection has sent the
+//! next request. There are no fetch sessions: a client that wants one is answered as Kafka does when it has no room for
+//! another. Source: KIP-227.
+
+use crate::connection::ReplyTo;
+use crate::defect::DefectKind;
+use crate::ids::{BrokerId, Incarnation, PartitionKey, TopicId};
+use crate::log::{ReadError, ReadLimits};
+use crate::metadata::Image;
+use crate::node::{Cx, Running};
+use bytes::Bytes;
+use riprap_env::LogLevel;
+use riprap_protocol::ErrorCode;
+use riprap_protocol::messages::{
+    FetchRequest, FetchRequestPartition, FetchResponse, FetchResponseCurrentLeader,
+    FetchResponseDivergingEpoch, FetchResponsePartition, FetchResponseTopic,
+};
+use riprap_protocol::records::BatchHeader;
+use std::collections::BTreeSet;
+
+/// Most bytes of one answer, whatever is asked for. Source: Kafka's `fetch.max.bytes` of the broker.
+const MAX_BYTES: usize = 55 << 20;
+
+/// The longest wait, whatever is asked for.
+const MAX_WAIT_MS: i32 = 60_000;
+
+/// How far below the end a fetch has to start to be a laggard's. Units: offsets.
+const LAGGARD_OFFSETS: i64 = 20;
+
+/// A fetch that waits.
+#[derive(Debug)]
+pub(crate) struct WaitingFetch {
+    to: ReplyTo,
+    pub(crate) deadline_ns: u64,
+    request: FetchRequest,
+    partitions: BTreeSet<PartitionKey>,
+}
+
+/// Who fetches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fetcher {
+    Consumer,
+    Follower(BrokerId, Incarnation),
+}
+
+fn fetcher_of(request: &FetchRequest) -> Fetcher {
+    let state = &request.replica_state;
+    if state.replica_id >= 0 {
+        Fetcher::Follower(BrokerId(state.replica_id), Incarnation(state.replica_epoch))
+    } else if request.replica_id >= 0 {
+        // A version without the follower's epoch: it counts for no life of it.
+        Fetcher::Follower(BrokerId(request.replica_id), Incarnation(-1))
+    } else {
+        Fetcher::Consumer
+    }
+}
+
+impl Running {
+    pub(crate) fn on_fetch(&mut self, to: ReplyTo, request: FetchRequest, cx: &mut Cx<'_>) {
+        let error_code = match (request.session_id, request.session_epoch) {
+            (0, -1 | 0) => ErrorCode::NONE,
+            (0, _) => ErrorCode::INVALID_FETCH_SESSION_EPOCH,
+            (_, -1) => ErrorCode::NONE,
+            (_, _) => ErrorCode::FETCH_SESSION_ID_NOT_FOUND,
+        };
+        if !error_code.is_none() {
+            self.reply(to, &FetchResponse { error_code, ..Default::default() }, cx);
+            return;
+        }
+        if let Fetcher::Follower(id, incarnation) = fetcher_of(&request) {
+            self.note_follower(id, incarnation, to.api_version, &request, cx.now_ns);
+        }
+        let image = self.quorum.image();
+        let keys = request.topics.iter().flat_map(|topic| {
+            let id = topic_of(image, to.api_version, &topic.name, topic.topic_id);
+            topic.partitions.iter().filter_map(move |p| Some(PartitionKey { topic: id?, index: p.index }))
+        });
+        let partitions: BTreeSet<PartitionKey> = keys.collect();
+        let wait_ms = request.max_wait_ms.clamp(0, MAX_WAIT_MS) as u64;
+        let deadline_ns = cx.now_ns + wait_ms * 1_000_000;
+        // It is looked at when this turn's appends are synced and high watermarks have moved.
+        for key in &partitions {
+            self.replicas.note_changed(*key);
+        }
+        if partitions.is_empty() {
+            self.answer_fetch(to, &request, cx);
+        } else {
+            self.waiting.fetches.insert(to.conn, WaitingFetch { to, deadline_ns, request, partitions });
+        }
+    }
+
+    /// Takes down how far a follower is.
+    fn note_follower(
+        &mut self,
+        id: BrokerId,
+        incarnation: Incarnation,
+        version: i16,
+        request: &FetchRequest,
+        now_ns: u64,
+    ) {
+        let image = self.quorum.image();
+        // A life that this broker has not heard of, or that is over: what it has does not count.
+        if image.broker(id).is_none_or(|broker| broker.incarnation != incarnation) {
+            return;
+        }
+        for topic in &request.topics {
+            let Some(topic_id) = topic_of(image, version, &topic.name, topic.topic_id) else { continue };
+            for partition in &topic.partitions {
+                let key = PartitionKey { topic: topic_id, index: partition.index };
+                let Some(replica) = self.replicas.get_mut(key) else { continue };
+                let (start, end) = (replica.log.log_start_offset(), replica.log.log_end_offset());
+                let offset = partition.fetch_offset;
+                let parts = partition.last_fetched_epoch >= 0
+                    && replica.diverges(offset, partition.last_fetched_epoch).is_some();
+                // Only a log that is known to be a prefix of this one counts.
+                let is_prefix = !parts
+                    && (start..=end).contains(&offset)
+                    && (partition.last_fetched_epoch >= 0 || offset == start);
+                if let Some(leader) = replica.leader_mut()
+                    && leader.epoch.0 == partition.current_leader_epoch
+                    && is_prefix
+                {
+                    leader.fetched(id, incarnation, offset, end, now_ns);
+                    let is_out = !leader.isr.members().contains(&id);
+                    if is_out {
+                        self.replicas.isr_check_at_ns = self.replicas.isr_check_at_ns.min(now_ns);
+                    }
+                    self.replicas.note_changed(key);
+                }
+            }
+        }
+    }
+
+    /// Answers the fetches that have what they wait for.
+    pub(crate) fn answer_fetches(&mut self, cx: &mut Cx<'_>) {
+        let changed = self.replicas.take_changed();
+        let conns: Vec<_> = self.waiting.fetches.keys().copied().collect();
+        for conn in conns {
+            let waiting = &self.waiting.fetches[&conn];
+            let is_over = waiting.deadline_ns <= cx.now_ns || self.connections.has_more(conn);
+            if !is_over && waiting.partitions.is_disjoint(&changed) {
+                continue;
+            }
+            if is_over || self.has_enough(&waiting.request, waiting.to.api_version, cx) {
+                let waiting = self.waiting.fetches.remove(&conn).expect("it was looked at");
+                self.answer_fetch(waiting.to, &waiting.request, cx);
+            }
+        }
+    }
+
+    /// Whether a fetch is to be answered before its time.
+    fn has_enough(&self, request: &FetchRequest, version: i16, cx: &mut Cx<'_>) -> bool {
+        let who = fetcher_of(request);
+        let mut has_more = false;
+        for topic in &request.topics {
+            for partition in &topic.partitions {
+                match self.limit_of(version, &topic.name, topic.topic_id, partition, who) {
+                    Ok((_, None, below_offset)) => has_more |= partition.fetch_offset < below_offset,
+                    Ok((_, Some(_), _)) | Err(_) => return true,
+                }
+            }
+        }
+        if request.min_bytes <= 1 {
+            return has_more || request.min_bytes <= 0;
+        }
+        has_more && self.read_fetch(request, version, cx).1 >= request.min_bytes as usize
+    }
+
+    fn answer_fetch(&mut self, to: ReplyTo, request: &FetchRequest, cx: &mut Cx<'_>) {
+        let (response, _) = self.read_fetch(request, to.api_version, cx);
+        self.reply(to, &response, cx);
+    }
+
+    /// Whether a partition can be read by this fetcher, where its log parts from the follower's, and up to where it may
+    /// be read.
+    fn limit_of(
+        &self,
+        version: i16,
+        name: &str,
+        id: riprap_protocol::Uuid,
+        partition: &FetchRequestPartition,
+        who: Fetcher,
+    ) -> Result<(PartitionKey, Option<crate::log::EpochEnd>, i64), ErrorCode> {
+        let image = self.quorum.image();
+        let unknown =
+            if version >= 13 { ErrorCode::UNKNOWN_TOPIC_ID } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
+        let topic = topic_of(image, version, name, id).ok_or(unknown)?;
+        let key = PartitionKey { topic, index: partition.index };
+        let replica = self.leads(key, partition.current_leader_epoch)?;
+        let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let below_offset = match who {
+            Fetcher::Consumer => replica.high_watermark,
+            Fetcher::Follower(id, _) if leader.is_follower(id) => replica.log.log_end_offset(),
+            Fetcher::Follower(..) => return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        };
+        if partition.last_fetched_epoch >= 0
+            && let Some(parts) = replica.diverges(partition.fetch_offset, partition.last_fetched_epoch)
+        {
+            return Ok((key, Some(parts), below_offset));
+        }
+        let (start, end) = (replica.log.log_start_offset(), replica.log.log_end_offset());
+        if partition.fetch_offset < start || partition.fetch_offset > end {
+            return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+        }
+        Ok((key, None, below_offset))
+    }
+
+    /// This broker's copy of a partition, if it leads it, and in the epoch that the client knows (-1: in any).
+    pub(crate) fn leads(
+        &self,
+        key: PartitionKey,
+        client_epoch: i32,
+    ) -> Result<&crate::replica::Replica, ErrorCode> {
+        if self.quorum.image().partition(key).is_none() {
+            return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        }
+        let replica = self.replicas.get(key).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        match replica.leads_in() {
+            None => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            Some(_) if client_epoch < 0 => Ok(replica),
+            Some(epoch) if client_epoch < epoch.0 => Err(ErrorCode::FENCED_LEADER_EPOCH),
+            Some(epoch) if client_epoch > epoch.0 => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+            Some(_) => Ok(replica),
+        }
+    }
+
+    /// Reads what a fetch asks for. Returns also how many bytes of records there are.
+    fn read_fetch(&self, request: &FetchRequest, version: i16, cx: &mut Cx<'_>) -> (FetchResponse, usize) {
+        let who = fetcher_of(request);
+        let mut left = usize::try_from(request.max_bytes).unwrap_or(0).min(MAX_BYTES);
+        let mut total = 0;
+        let mut response = FetchResponse::default();
+        for topic in &request.topics {
+            let mut answered = FetchResponseTopic {
+                name: topic.name.clone(),
+                topic_id: topic.topic_id,
+                partitions: Vec::new(),
+            };
+            for partition in &topic.partitions {
+                let mut answer = FetchResponsePartition {
+                    index: partition.index,
+                    high_watermark: -1,
+                    records: Some(Bytes::new()),
+                    ..Default::default()
+                };
+                match self.limit_of(version, &topic.name, topic.topic_id, partition, who) {
+                    Ok((key, parts, below_offset)) => {
+                        let at_least_one_batch = total == 0;
+                        let read = self.read_partition(
+                            key,
+                            partition,
+                            parts,
+                            below_offset,
+                            left,
+                            at_least_one_batch,
+                            cx,
+                        );
+                        match read {
+                            Ok(records) => {
+                                total += records.len();
+                                left = left.saturating_sub(records.len());
+                                answer.records = Some(self.filter_records(key, who, partition, records));
+                                self.describe(key, parts, &mut answer);
+                            }
+                            Err(code) => {
+                                answer.error_code = code;
+                                self.describe(key, None, &mut answer);
+                            }
+                        }
+                    }
+                    Err(code) => {
+                        answer.error_code = code;
+                        if let Some(topic) =
+                            topic_of(self.quorum.image(), version, &topic.name, topic.topic_id)
+                        {
+                            self.describe_refusal(
+                                PartitionKey { topic, index: partition.index },
+                                &mut answer,
+                            );
+                        }
+                    }
+                }
+                answered.partitions.push(answer);
+            }
+            response.topics.push(answered);
+        }
+        (response, total)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn read_partition(
+        &self,
+        key: PartitionKey,
+        partition: &FetchRequestPartition,
+        parts: Option<crate::log::EpochEnd>,
+        below_offset: i64,
+        left: usize,
+        at_least_one_batch: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<Bytes, ErrorCode> {
+        let replica = self.replicas.get(key).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let max_bytes = usize::try_from(partition.partition_max_bytes).unwrap_or(0).min(left);
+        if parts.is_some() || (max_bytes == 0 && !at_least_one_batch) {
+            return Ok(Bytes::new());
+        }
+        let limits = ReadLimits { below_offset, max_bytes, at_least_one_batch };
+        match replica.log.read(cx.env.disk(), partition.fetch_offset, limits) {
+            Ok(records) => Ok(records),
+            Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+            Err(ReadError::Log(e)) => {
+                cx.env.log(LogLevel::Error, format_args!("{}: cannot read: {e}", replica.name()));
+                Err(ErrorCode::KAFKA_STORAGE_ERROR)
+            }
+        }
+    }
+
+    /// The records that go out: all of them.
+    fn filter_records(
+        &self,
+        key: PartitionKey,
+        who: Fetcher,
+        partition: &FetchRequestPartition,
+        records: Bytes,
+    ) -> Bytes {
+        // DEFECT fetch-filter-skip: of what a laggard gets, the first batch is left out when others follow.
+        if self.config.defect == Some(DefectKind::FetchFilterSkip) && who == Fetcher::Consumer {
+            let high_watermark = self.replicas.get(key).map_or(0, |replica| replica.high_watermark);
+            let first = BatchHeader::parse(&records).map_or(0, |header| header.size_bytes);
+            if high_watermark - partition.fetch_offset >= LAGGARD_OFFSETS && first < records.len() {
+                return records.slice(first..);
+            }
+        }
+        records
+    }
+
+    fn describe(
+        &self,
+        key: PartitionKey,
+        parts: Option<crate::log::EpochEnd>,
+        answer: &mut FetchResponsePartition,
+    ) {
+        let Some(replica) = self.replicas.get(key) else { return };
+        answer.high_watermark = replica.high_watermark;
+        // Without transactions everything that is committed is stable.
+        answer.last_stable_offset = replica.high_watermark;
+        answer.log_start_offset = replica.log.log_start_offset();
+        if let Some(parts) = parts {
+            answer.diverging_epoch =
+                FetchResponseDivergingEpoch { epoch: parts.epoch, end_offset: parts.end_offset };
+        }
+    }
+
+    /// What a fetcher that was refused needs to know to do better.
+    fn describe_refusal(&self, key: PartitionKey, answer: &mut FetchResponsePartition) {
+        match answer.error_code {
+            ErrorCode::OFFSET_OUT_OF_RANGE => self.describe(key, None, answer),
+            ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH => {
+                if let Some(partition) = self.quorum.image().partition(key) {
+                    answer.current_leader = FetchResponseCurrentLeader {
+                        leader_id: partition.state.leader.map_or(-1, |id| id.0),
+                        leader_epoch: partition.state.leader_epoch.0,
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The topic that a fetch names: by id since version 13.
+fn topic_of(image: &Image, version: i16, name: &str, id: riprap_protocol::Uuid) -> Option<TopicId> {
+    if version >= 13 {
+        Some(TopicId(id)).filter(|id| image.topic(*id).is_some())
+    } else {
+        image.topic_id(name)
+    }
+}

@@ -1,0 +1,152 @@
+//! Requests: which APIs and versions are served, and who answers what.
+
+pub(crate) mod fetch;
+pub(crate) mod groups;
+mod metadata;
+mod offsets;
+pub(crate) mod produce;
+mod topics;
+pub(crate) mod waiting;
+
+use crate::connection::ReplyTo;
+use crate::controller::{ControlRequest, Origin};
+use crate::node::{Cx, Running};
+use bytes::Bytes;
+use riprap_env::ConnId;
+use riprap_protocol::frame::{RequestError, RequestHeader, decode_request};
+use riprap_protocol::messages::{ApiVersionsResponse, ApiVersionsResponseApi};
+use riprap_protocol::{ApiKey, DecodeError, ErrorCode, Message, Reader};
+use std::ops::RangeInclusive;
+
+/// What clients are offered, by API key. The codec may know more: what is not here is not served.
+pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
+    // Advertised from 0 though served from 3: old clients take a broker without 0 for one without compression
+    // (KAFKA-18659).
+    (ApiKey::Produce, 0..=12),
+    (ApiKey::Fetch, 4..=17),
+    (ApiKey::ListOffsets, 1..=10),
+    (ApiKey::Metadata, 0..=13),
+    (ApiKey::OffsetCommit, 2..=9),
+    (ApiKey::OffsetFetch, 1..=9),
+    (ApiKey::FindCoordinator, 0..=6),
+    (ApiKey::JoinGroup, 0..=9),
+    (ApiKey::Heartbeat, 0..=4),
+    (ApiKey::LeaveGroup, 0..=5),
+    (ApiKey::SyncGroup, 0..=5),
+    (ApiKey::DescribeGroups, 0..=6),
+    (ApiKey::ListGroups, 0..=5),
+    (ApiKey::ApiVersions, 0..=4),
+    (ApiKey::CreateTopics, 2..=7),
+    (ApiKey::DeleteTopics, 1..=6),
+    (ApiKey::InitProducerId, 0..=5),
+    (ApiKey::OffsetForLeaderEpoch, 2..=4),
+    (ApiKey::DescribeConfigs, 1..=4),
+    (ApiKey::DescribeCluster, 0..=2),
+];
+
+/// A request as its handler sees it: whose it is and what it says.
+struct Request {
+    to: ReplyTo,
+    client_id: String,
+    reader: Reader,
+}
+
+impl Request {
+    fn body<M: Message>(&mut self) -> Result<M, DecodeError> {
+        M::decode_all(&mut self.reader, self.to.api_version)
+    }
+}
+
+impl Running {
+    /// Works on one request. It is answered now, or is remembered to be answered later.
+    pub(crate) fn handle(&mut self, conn: ConnId, frame: Bytes, cx: &mut Cx<'_>) {
+        let (RequestHeader { api_key, api_version, correlation_id, client_id }, reader) =
+            match decode_request(frame) {
+                Ok(request) => request,
+                Err(RequestError::UnsupportedVersion {
+                    api_key: ApiKey::ApiVersions,
+                    correlation_id,
+                    ..
+                }) => {
+                    // In version 0, which every client can read. Source: KIP-511.
+                    let to = ReplyTo { conn, correlation_id, api_key: ApiKey::ApiVersions, api_version: 0 };
+                    self.reply(to, &api_versions(ErrorCode::UNSUPPORTED_VERSION), cx);
+                    return;
+                }
+                Err(e) => {
+                    self.drop_connection(conn, &e, cx);
+                    return;
+                }
+            };
+        let to = ReplyTo { conn, correlation_id, api_key, api_version };
+        let is_served =
+            SERVED.iter().any(|(key, versions)| *key == api_key && versions.contains(&api_version));
+        if !is_served && !api_key.is_private() {
+            self.drop_connection(conn, &format_args!("{api_key} version {api_version} is not served"), cx);
+            return;
+        }
+        let request = Request { to, client_id: client_id.unwrap_or_default(), reader };
+        if let Err(e) = self.dispatch(request, cx) {
+            self.drop_connection(conn, &format_args!("malformed {api_key} version {api_version}: {e}"), cx);
+        }
+    }
+
+    fn dispatch(&mut self, mut request: Request, cx: &mut Cx<'_>) -> Result<(), DecodeError> {
+        let to = request.to;
+        let remote = Origin::Remote(to);
+        match to.api_key {
+            ApiKey::ApiVersions => self.reply(to, &api_versions(ErrorCode::NONE), cx),
+            ApiKey::Metadata => self.on_metadata(to, &request.body()?, cx),
+            ApiKey::DescribeCluster => self.on_describe_cluster(to, &request.body()?, cx),
+            ApiKey::DescribeConfigs => self.on_describe_configs(to, &request.body()?, cx),
+            ApiKey::CreateTopics | ApiKey::DeleteTopics => self.on_topics(to, &mut request.reader, cx)?,
+            ApiKey::Produce => self.on_produce(to, &request.body()?, cx),
+            ApiKey::Fetch => self.on_fetch(to, request.body()?, cx),
+            ApiKey::ListOffsets => self.on_list_offsets(to, &request.body()?, cx),
+            ApiKey::OffsetForLeaderEpoch => self.on_offset_for_leader_epoch(to, &request.body()?, cx),
+            ApiKey::InitProducerId => self.on_init_producer_id(to, &request.body()?, cx),
+            ApiKey::RaftMessage => self.on_quorum_message(to, &request.body()?, cx),
+            ApiKey::BrokerRegistration => self.control(remote, ControlRequest::Register(request.body()?), cx),
+            ApiKey::BrokerHeartbeat => self.control(remote, ControlRequest::Heartbeat(request.body()?), cx),
+            ApiKey::AlterPartition => self.control(remote, ControlRequest::Alter(request.body()?), cx),
+            ApiKey::AllocateProducerIds => {
+                self.control(remote, ControlRequest::Allocate(request.body()?), cx)
+            }
+            ApiKey::ForwardRequest => self.control(remote, ControlRequest::Forward(request.body()?), cx),
+            ApiKey::FindCoordinator => self.on_find_coordinator(to, &request.body()?, cx),
+            key => {
+                let Request { client_id, mut reader, .. } = request;
+                self.on_group_request(to, key, client_id, &mut reader, cx)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn api_versions(error_code: ErrorCode) -> ApiVersionsResponse {
+    let api = |(key, versions): &(ApiKey, RangeInclusive<i16>)| ApiVersionsResponseApi {
+        api_key: key.code(),
+        min_version: *versions.start(),
+        max_version: *versions.end(),
+    };
+    ApiVersionsResponse { error_code, api_keys: SERVED.iter().map(api).collect(), ..Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_offered_that_the_codec_does_not_know() {
+        assert!(SERVED.is_sorted_by_key(|(key, _)| *key));
+        for (key, versions) in SERVED.iter().filter(|(key, _)| *key != ApiKey::Produce) {
+            assert!(!key.is_private());
+            assert!(
+                key.versions().contains(versions.start()) && key.versions().contains(versions.end()),
+                "{key}"
+            );
+        }
+        let produce = ApiKey::Produce.versions();
+        assert_eq!((*produce.start(), *produce.end()), (3, 12));
+    }
+}

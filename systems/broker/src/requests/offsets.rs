@@ -1,0 +1,151 @@
+//! ListOffsets and OffsetForLeaderEpoch: where logs begin, end, and part.
+//!
+//! A new leader's high watermark may lag behind what the last one told its clients, until its followers have fetched.
+//! Until it has reached the start of the leader's epoch, "latest" is not known, and saying something smaller would send
+//! consumers back. Source: KIP-207.
+
+use crate::connection::ReplyTo;
+use crate::ids::PartitionKey;
+use crate::log::TimestampOffset;
+use crate::node::{Cx, Running};
+use riprap_env::LogLevel;
+use riprap_protocol::ErrorCode;
+use riprap_protocol::messages::{
+    ListOffsetsRequest, ListOffsetsResponse, ListOffsetsResponsePartition, ListOffsetsResponseTopic,
+    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderEpochResponsePartition,
+    OffsetForLeaderEpochResponseTopic,
+};
+
+/// "The end", in the place of a timestamp.
+const LATEST: i64 = -1;
+/// "The beginning".
+const EARLIEST: i64 = -2;
+/// "The record with the greatest timestamp". Source: KIP-734.
+const MAX_TIMESTAMP: i64 = -3;
+/// "The beginning of what lies on this broker's disk": the beginning. Source: KIP-405.
+const EARLIEST_LOCAL: i64 = -4;
+
+impl Running {
+    pub(crate) fn on_list_offsets(&mut self, to: ReplyTo, request: &ListOffsetsRequest, cx: &mut Cx<'_>) {
+        let mut response = ListOffsetsResponse::default();
+        for topic in &request.topics {
+            let mut answered = ListOffsetsResponseTopic { name: topic.name.clone(), partitions: Vec::new() };
+            for asked in &topic.partitions {
+                let mut answer = ListOffsetsResponsePartition { index: asked.index, ..Default::default() };
+                let is_consumer = request.replica_id < 0;
+                let known_epoch = asked.current_leader_epoch;
+                match self.list_offset(
+                    &topic.name,
+                    asked.index,
+                    known_epoch,
+                    asked.timestamp,
+                    is_consumer,
+                    cx,
+                ) {
+                    Ok(found) => {
+                        answer.offset = found.offset;
+                        answer.timestamp = found.timestamp_ms;
+                        answer.leader_epoch = found.leader_epoch;
+                    }
+                    // Older versions do not know it. Source: KIP-207.
+                    Err(ErrorCode::OFFSET_NOT_AVAILABLE) if to.api_version < 5 => {
+                        answer.error_code = ErrorCode::LEADER_NOT_AVAILABLE;
+                    }
+                    Err(code) => answer.error_code = code,
+                }
+                answered.partitions.push(answer);
+            }
+            response.topics.push(answered);
+        }
+        self.reply(to, &response, cx);
+    }
+
+    fn list_offset(
+        &self,
+        topic: &str,
+        index: i32,
+        known_epoch: i32,
+        timestamp: i64,
+        is_consumer: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<TimestampOffset, ErrorCode> {
+        let key = self.key_of(topic, index)?;
+        let replica = self.leads(key, known_epoch)?;
+        let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let log = &replica.log;
+        let end = if is_consumer { replica.high_watermark } else { log.log_end_offset() };
+        let is_known = !is_consumer || replica.high_watermark >= leader.epoch_start;
+        let at = |offset: i64| TimestampOffset {
+            offset,
+            timestamp_ms: -1,
+            leader_epoch: log.leader_epoch_of(offset).unwrap_or(leader.epoch.0),
+        };
+        let failed = |e, cx: &mut Cx<'_>| {
+            cx.env.log(LogLevel::Error, format_args!("{}: cannot look up a time: {e}", replica.name()));
+            ErrorCode::KAFKA_STORAGE_ERROR
+        };
+        let nothing = TimestampOffset { offset: -1, timestamp_ms: -1, leader_epoch: -1 };
+        match timestamp {
+            EARLIEST | EARLIEST_LOCAL => Ok(at(log.log_start_offset())),
+            LATEST if is_known => Ok(at(end)),
+            LATEST => Err(ErrorCode::OFFSET_NOT_AVAILABLE),
+            MAX_TIMESTAMP if !is_known => Err(ErrorCode::OFFSET_NOT_AVAILABLE),
+            MAX_TIMESTAMP => {
+                let Some(greatest) = log.max_timestamp_ms() else { return Ok(nothing) };
+                let found = log.offset_for_timestamp(cx.env.disk(), greatest).map_err(|e| failed(e, cx))?;
+                // What has it may not be committed yet.
+                found.filter(|found| found.offset < end).ok_or(ErrorCode::OFFSET_NOT_AVAILABLE)
+            }
+            timestamp if timestamp >= 0 => {
+                let found = log.offset_for_timestamp(cx.env.disk(), timestamp).map_err(|e| failed(e, cx))?;
+                match found.filter(|found| found.offset < end) {
+                    Some(found) => Ok(found),
+                    // It may be committed, and not known to be.
+                    None if !is_known => Err(ErrorCode::OFFSET_NOT_AVAILABLE),
+                    None => Ok(nothing),
+                }
+            }
+            _ => Err(ErrorCode::INVALID_REQUEST),
+        }
+    }
+
+    pub(crate) fn on_offset_for_leader_epoch(
+        &mut self,
+        to: ReplyTo,
+        request: &OffsetForLeaderEpochRequest,
+        cx: &mut Cx<'_>,
+    ) {
+        let mut response = OffsetForLeaderEpochResponse::default();
+        for topic in &request.topics {
+            let mut answered =
+                OffsetForLeaderEpochResponseTopic { name: topic.name.clone(), partitions: Vec::new() };
+            for asked in &topic.partitions {
+                let mut answer =
+                    OffsetForLeaderEpochResponsePartition { index: asked.index, ..Default::default() };
+                let replica = self
+                    .key_of(&topic.name, asked.index)
+                    .and_then(|key| self.leads(key, asked.current_leader_epoch));
+                match replica {
+                    Ok(replica) if asked.leader_epoch >= 0 => {
+                        let end = replica.epoch_end(asked.leader_epoch);
+                        answer.leader_epoch = end.epoch;
+                        answer.end_offset = end.end_offset;
+                    }
+                    Ok(_) => {}
+                    Err(code) => answer.error_code = code,
+                }
+                answered.partitions.push(answer);
+            }
+            response.topics.push(answered);
+        }
+        self.reply(to, &response, cx);
+    }
+
+    /// The partition that a client names.
+    pub(crate) fn key_of(&self, topic: &str, index: i32) -> Result<PartitionKey, ErrorCode> {
+        let image = self.quorum.image();
+        let topic = image.topic_id(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        let key = PartitionKey { topic, index };
+        image.partition(key).map(|_| key).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+    }
+}

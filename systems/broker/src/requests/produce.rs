@@ -1,0 +1,291 @@
+//! Produce: appends, and answers once the records are as safe as the producer asked for.
+
+use crate::connection::ReplyTo;
+use crate::defect::DefectKind;
+use crate::ids::{LeaderEpoch, PartitionKey};
+use crate::log::{AppendError, ProducerCheck};
+use crate::node::{Cx, Running};
+use bytes::Bytes;
+use riprap_env::LogLevel;
+use riprap_protocol::ErrorCode;
+use riprap_protocol::messages::{
+    ProduceRequest, ProduceResponse, ProduceResponseCurrentLeader, ProduceResponsePartition,
+    ProduceResponseTopic,
+};
+use riprap_protocol::records::{BatchError, RecordBatch};
+
+/// The longest that a produce may wait for replicas, whatever its producer asks for.
+const MAX_TIMEOUT_MS: i32 = 300_000;
+
+/// How safe records have to be before they are acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Acks {
+    /// Not at all: there is no answer.
+    None,
+    /// Durable on the leader.
+    Leader,
+    /// Committed: durable on all replicas in sync.
+    All,
+}
+
+/// Records that were appended, and are not as safe as asked for yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Append {
+    pub(crate) key: PartitionKey,
+    pub(crate) epoch: LeaderEpoch,
+    /// The offset after the last record.
+    pub(crate) end: i64,
+    pub(crate) acks: Acks,
+}
+
+/// A produce that waits.
+#[derive(Debug)]
+pub(crate) struct WaitingProduce {
+    to: ReplyTo,
+    pub(crate) deadline_ns: u64,
+    response: ProduceResponse,
+    /// Where in the response each append's partition is.
+    appends: Vec<((usize, usize), Append)>,
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Waits,
+    Safe,
+    /// Whether the records will be committed is not known.
+    InDoubt(ErrorCode),
+}
+
+impl Running {
+    pub(crate) fn on_produce(&mut self, to: ReplyTo, request: &ProduceRequest, cx: &mut Cx<'_>) {
+        let acks = match request.acks {
+            0 => Some(Acks::None),
+            1 => Some(Acks::Leader),
+            -1 => Some(Acks::All),
+            _ => None,
+        };
+        let mut response = ProduceResponse::default();
+        let mut appends = Vec::new();
+        for (at_topic, topic) in request.topics.iter().enumerate() {
+            let mut answered = ProduceResponseTopic { name: topic.name.clone(), partitions: Vec::new() };
+            for (at_partition, partition) in topic.partitions.iter().enumerate() {
+                let mut answer = ProduceResponsePartition {
+                    index: partition.index,
+                    base_offset: -1,
+                    ..Default::default()
+                };
+                let refusal = match acks {
+                    None => Some((ErrorCode::INVALID_REQUIRED_ACKS, Some("acks is 0, 1 or -1".to_owned()))),
+                    Some(_) if request.transactional_id.is_some() => {
+                        Some((ErrorCode::INVALID_REQUEST, Some("transactions are not served".to_owned())))
+                    }
+                    Some(acks) => {
+                        let records = partition.records.clone().unwrap_or_default();
+                        match self.produce_to(&topic.name, partition.index, records, acks, cx) {
+                            Ok((append, base_offset)) => {
+                                answer.base_offset = base_offset;
+                                answer.log_start_offset = self
+                                    .replicas
+                                    .get(append.key)
+                                    .map_or(-1, |replica| replica.log.log_start_offset());
+                                appends.push(((at_topic, at_partition), append));
+                                None
+                            }
+                            Err(refusal) => Some(refusal),
+                        }
+                    }
+                };
+                if let Some((code, message)) = refusal {
+                    answer.error_code = code;
+                    answer.error_message = message;
+                    self.tell_leader(&topic.name, &mut answer);
+                }
+                answered.partitions.push(answer);
+            }
+            response.topics.push(answered);
+        }
+        if acks == Some(Acks::None) {
+            self.finish_unacknowledged(to, &response, cx);
+            return;
+        }
+        let timeout_ms = request.timeout_ms.clamp(0, MAX_TIMEOUT_MS) as u64;
+        let deadline_ns = cx.now_ns + timeout_ms * 1_000_000;
+        // Even what needs no replica waits for the end of the turn: that is when the log is synced.
+        let waiting = WaitingProduce { to, deadline_ns, response, appends };
+        self.waiting.produces.insert(to.conn, waiting);
+    }
+
+    /// A producer that wants no answer learns of an error by losing its connection, as with Kafka.
+    fn finish_unacknowledged(&mut self, to: ReplyTo, response: &ProduceResponse, cx: &mut Cx<'_>) {
+        let error =
+            response.topics.iter().flat_map(|topic| &topic.partitions).find(|p| !p.error_code.is_none());
+        match error {
+            Some(partition) => {
+                let why = format!("produce without acknowledgement: {}", partition.error_code);
+                self.drop_connection(to.conn, &why, cx);
+            }
+            None => {
+                self.connections.done(to.conn);
+            }
+        }
+    }
+
+    /// Appends one partition's records. Returns what to wait for and the first record's offset.
+    ///
+    /// Errors: nothing was appended.
+    fn produce_to(
+        &mut self,
+        topic: &str,
+        index: i32,
+        records: Bytes,
+        acks: Acks,
+        cx: &mut Cx<'_>,
+    ) -> Result<(Append, i64), (ErrorCode, Option<String>)> {
+        let image = self.quorum.image();
+        let key = image
+            .topic_id(topic)
+            .map(|topic| PartitionKey { topic, index })
+            .filter(|key| image.partition(*key).is_some())
+            .ok_or((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, None))?;
+        let replica = self.replicas.get_mut(key).ok_or((ErrorCode::NOT_LEADER_OR_FOLLOWER, None))?;
+        let leader = replica.leader().ok_or((ErrorCode::NOT_LEADER_OR_FOLLOWER, None))?;
+        let epoch = leader.epoch;
+        if acks == Acks::All && leader.isr.members().len() < leader.min_insync {
+            let (have, need) = (leader.isr.members().len(), leader.min_insync);
+            let message = format!("{have} replicas are in sync; {need} are needed");
+            return Err((ErrorCode::NOT_ENOUGH_REPLICAS, Some(message)));
+        }
+        let header = *check_batch(records.clone())?.header();
+        let append = |last_offset: i64| Append { key, epoch, end: last_offset + 1, acks };
+        match replica.log.check_producer(&header) {
+            ProducerCheck::New => {}
+            // It may not be committed yet: it waits like the first time.
+            ProducerCheck::Duplicate { first_offset, last_offset, .. } => {
+                return Ok((append(last_offset), first_offset));
+            }
+            ProducerCheck::OutOfOrder { expected, got } => {
+                let message = format!("sequence number {got}; {expected} would be next");
+                return Err((ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, Some(message)));
+            }
+            ProducerCheck::InvalidEpoch { current, got } => {
+                let message = format!("producer epoch {got}; {current} has appended");
+                return Err((ErrorCode::INVALID_PRODUCER_EPOCH, Some(message)));
+            }
+        }
+        let now_ms = cx.env.wall_clock_ms();
+        match replica.log.append_as_leader(cx.env.disk(), records, epoch.0, now_ms) {
+            Ok(appended) => {
+                self.replicas.note_appended(key);
+                Ok((append(appended.last_offset), appended.first_offset))
+            }
+            Err(e) => {
+                let code = match &e {
+                    AppendError::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
+                    AppendError::Batch(BatchError::Crc { .. }) => ErrorCode::CORRUPT_MESSAGE,
+                    AppendError::Batch(_) | AppendError::Empty | AppendError::Sequence { .. } => {
+                        ErrorCode::INVALID_RECORD
+                    }
+                    AppendError::Discontinuous(_) => ErrorCode::UNKNOWN_SERVER_ERROR,
+                    AppendError::Log(_) => {
+                        let name = replica.name();
+                        cx.env.log(LogLevel::Error, format_args!("{name}: cannot append: {e}"));
+                        ErrorCode::KAFKA_STORAGE_ERROR
+                    }
+                };
+                Err((code, Some(e.to_string())))
+            }
+        }
+    }
+
+    /// What became of an append.
+    pub(crate) fn outcome(&self, append: &Append) -> Outcome {
+        let Some(replica) = self.replicas.get(append.key) else {
+            return Outcome::InDoubt(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        };
+        // What this broker appended may be gone since: in its next leadership the offset may hold something else.
+        let Some(leader) = replica.leader().filter(|leader| leader.epoch == append.epoch) else {
+            return Outcome::InDoubt(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        };
+        let safe_end = match append.acks {
+            Acks::None => return Outcome::Safe,
+            Acks::Leader => replica.counted_end(),
+            Acks::All => replica.high_watermark,
+        };
+        if safe_end >= append.end {
+            Outcome::Safe
+        } else if append.acks == Acks::All && leader.isr.members().len() < leader.min_insync {
+            Outcome::InDoubt(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        } else {
+            Outcome::Waits
+        }
+    }
+
+    /// Answers the produces whose records are safe, or cannot be waited for any longer.
+    pub(crate) fn answer_produces(&mut self, cx: &mut Cx<'_>) {
+        let conns: Vec<_> = self.waiting.produces.keys().copied().collect();
+        for conn in conns {
+            let Some(mut waiting) = self.waiting.produces.remove(&conn) else { continue };
+            let is_expired = waiting.deadline_ns <= cx.now_ns;
+            waiting.appends.retain(|((at_topic, at_partition), append)| {
+                let code = match self.outcome(append) {
+                    Outcome::Safe => return false,
+                    Outcome::Waits if is_expired => ErrorCode::REQUEST_TIMED_OUT,
+                    Outcome::Waits => return true,
+                    Outcome::InDoubt(code) => code,
+                };
+                let topic = &mut waiting.response.topics[*at_topic];
+                let answer = &mut topic.partitions[*at_partition];
+                // DEFECT zero-offset: what is in doubt is answered as stored at offset 0.
+                if self.config.defect == Some(DefectKind::ZeroOffset) {
+                    answer.base_offset = 0;
+                    return false;
+                }
+                answer.error_code = code;
+                answer.base_offset = -1;
+                self.tell_leader(&topic.name, answer);
+                false
+            });
+            if waiting.appends.is_empty() {
+                self.reply(waiting.to, &waiting.response, cx);
+            } else {
+                self.waiting.produces.insert(conn, waiting);
+            }
+        }
+    }
+
+    /// Spares a producer that came to the wrong broker the question where the right one is. Source: KIP-951.
+    fn tell_leader(&self, topic: &str, answer: &mut ProduceResponsePartition) {
+        if answer.error_code != ErrorCode::NOT_LEADER_OR_FOLLOWER {
+            return;
+        }
+        let image = self.quorum.image();
+        let key = image.topic_id(topic).map(|topic| PartitionKey { topic, index: answer.index });
+        if let Some(partition) = key.and_then(|key| image.partition(key)) {
+            answer.current_leader = ProduceResponseCurrentLeader {
+                leader_id: partition.state.leader.map_or(-1, |id| id.0),
+                leader_epoch: partition.state.leader_epoch.0,
+            };
+        }
+    }
+}
+
+/// A producer's records are one batch, neither of a transaction nor a control batch.
+fn check_batch(mut records: Bytes) -> Result<RecordBatch, (ErrorCode, Option<String>)> {
+    let refuse = |code, message: &str| Err((code, Some(message.to_owned())));
+    let batch = match RecordBatch::take_first(&mut records) {
+        Ok(batch) => batch,
+        Err(e @ BatchError::Crc { .. }) => return refuse(ErrorCode::CORRUPT_MESSAGE, &e.to_string()),
+        Err(e @ BatchError::Magic(_)) => {
+            return refuse(ErrorCode::UNSUPPORTED_FOR_MESSAGE_FORMAT, &e.to_string());
+        }
+        Err(e) => return refuse(ErrorCode::INVALID_RECORD, &e.to_string()),
+    };
+    if !records.is_empty() {
+        return refuse(ErrorCode::INVALID_RECORD, "more than one batch for a partition");
+    }
+    if batch.header().is_control() || batch.header().is_transactional() {
+        return refuse(ErrorCode::INVALID_RECORD, "control batches and transactions are not taken");
+    }
+    Ok(batch)
+}

@@ -21,7 +21,8 @@ const PORT: u16 = 9092;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What `--set` may change, with what it means.
-const SETTINGS: &[(&str, &str)] = &[("min.insync.replicas", "how many replicas must have a record before acks=all answers")];
+const SETTINGS: &[(&str, &str)] =
+    &[("min.insync.replicas", "how many replicas must have a record before acks=all answers")];
 
 static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
     name: "broker",
@@ -125,7 +126,7 @@ impl System for Bundled {
         for topic in &metadata.topics {
             if let Some(partition) = topic.partitions.iter().find(|p| p.error_code != ErrorCode::NONE) {
                 let name = topic.name.as_deref().unwrap_or("a topic");
-                let index = partition.partition_index;
+                let index = partition.index;
                 return Err(format!("{node} knows no leader of {name}-{index}: {}", partition.error_code));
             }
         }

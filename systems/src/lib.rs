@@ -27,7 +27,11 @@ mod tests {
         for system in ALL {
             let info = system.info();
             assert!(find(info.name).is_some() && !info.doc.is_empty(), "{}", info.name);
-            assert!(info.defects.windows(2).all(|pair| pair[0].name < pair[1].name), "{}: defects", info.name);
+            assert!(
+                info.defects.windows(2).all(|pair| pair[0].name < pair[1].name),
+                "{}: defects",
+                info.name
+            );
             assert!(info.errors.windows(2).all(|pair| pair[0].code < pair[1].code), "{}: errors", info.name);
             for defect in info.defects {
                 let texts = [defect.source, defect.mechanism, defect.trigger];
@@ -35,7 +39,11 @@ mod tests {
                 assert!(!defect.anomalies.is_empty(), "{}", defect.name);
             }
             for rule in info.errors {
-                assert!(!rule.definite || !rule.reason.is_empty(), "{}: a definite error cites its source", rule.code);
+                assert!(
+                    !rule.definite || !rule.reason.is_empty(),
+                    "{}: a definite error cites its source",
+                    rule.code
+                );
             }
         }
     }

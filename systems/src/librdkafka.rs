@@ -8,12 +8,12 @@
 //! Source: librdkafka's INTRODUCTION.md, "Message persistence status".
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::{Client as _, ClientContext, DefaultClientContext};
+use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance as RdRebalance};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
 use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
 use riprap_core::client::{ClientConfig, Isolation, LocalFuture, Log, LogError, Polled, Progress};
 use riprap_core::op::{Key, Offset, Rebalance, Value};
@@ -143,13 +143,14 @@ impl KafkaLog {
         let names: BTreeSet<String> = keys.iter().map(|key| self.config.topic_partition(*key).0).collect();
         let partitions = i32::try_from(self.config.partitions_per_topic).expect("a handful of partitions");
         let replicas = i32::from(self.config.replication_factor);
-        let topics: Vec<NewTopic<'_>> =
-            names.iter().map(|name| NewTopic::new(name, partitions, TopicReplication::Fixed(replicas))).collect();
+        let topics: Vec<NewTopic<'_>> = names
+            .iter()
+            .map(|name| NewTopic::new(name, partitions, TopicReplication::Fixed(replicas)))
+            .collect();
         let options = AdminOptions::new()
             .operation_timeout(Some(CREATE_TIMEOUT))
             .request_timeout(Some(CREATE_TIMEOUT + ASK_TIMEOUT));
-        let results =
-            block_on(admin.create_topics(&topics, &options)).map_err(|e| self.error(&e))?;
+        let results = block_on(admin.create_topics(&topics, &options)).map_err(|e| self.error(&e))?;
         for result in results {
             match result {
                 Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
@@ -164,7 +165,8 @@ impl KafkaLog {
         let deadline = Instant::now() + self.config.delivery_timeout + REPORT_GRACE;
         *self.report.lock().expect("no holder panics") = None;
         let payload = value.to_string();
-        let record: BaseRecord<'_, (), String> = BaseRecord::to(&topic).partition(partition).payload(&payload);
+        let record: BaseRecord<'_, (), String> =
+            BaseRecord::to(&topic).partition(partition).payload(&payload);
         if let Err((error, _)) = self.producer()?.send(record) {
             // It was never queued, so nothing was ever tried.
             return Err(LogError { definite: true, ..self.error(&error) });
@@ -292,7 +294,11 @@ impl Log for KafkaLog {
     fn poll(&mut self) -> LocalFuture<'_, Result<Polled, LogError>> {
         Box::pin(ready(self.poll_now()))
     }
-    fn assign<'a>(&'a mut self, keys: &'a [Key], from_beginning: bool) -> LocalFuture<'a, Result<(), LogError>> {
+    fn assign<'a>(
+        &'a mut self,
+        keys: &'a [Key],
+        from_beginning: bool,
+    ) -> LocalFuture<'a, Result<(), LogError>> {
         Box::pin(ready(self.assign_now(keys, from_beginning)))
     }
     fn subscribe<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>> {
@@ -377,8 +383,11 @@ impl ConsumerContext for Rebalances {
             RdRebalance::Revoke(list) => ("revoked", list),
             RdRebalance::Error(_) => return,
         };
-        let keys =
-            list.elements().iter().filter_map(|part| self.config.key(part.topic(), part.partition())).collect();
+        let keys = list
+            .elements()
+            .iter()
+            .filter_map(|part| self.config.key(part.topic(), part.partition()))
+            .collect();
         self.seen.lock().expect("no holder panics").push(Rebalance { kind: kind.to_owned(), keys });
     }
 }

@@ -1,0 +1,301 @@
+//! The command line: what other people script against.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use riprap_core::client::{Isolation, SubscribeVia};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Correctness test harness for streaming systems.
+#[derive(Parser, Debug)]
+#[command(
+    name = "riprap",
+    version,
+    about = "Correctness test harness for streaming systems",
+    long_about = "Correctness test harness for streaming systems: deploys a system to test nodes, drives it with \
+                  concurrent clients, injects faults that are proved to have taken effect, records the history, and \
+                  tells exactly what went wrong: lost writes, rewound offsets, duplicates, aborted reads.",
+    after_help = "Examples:
+  riprap test                          three bundled brokers, kills and partitions, 30 s
+  riprap test --defect zero-offset     the same with a planted defect: must be found
+  riprap check history.jsonl           judge a history from anywhere
+  riprap list defects
+
+Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments or unreadable input, 255 the harness itself failed.",
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Deploy a system, break it, record what happens, and judge it
+    Test(Box<TestArgs>),
+    /// Judge a stored history: JSON lines or Jepsen's EDN, plain, .gz or .zst
+    Check(CheckArgs),
+    /// Make a run's report again from its files
+    Report(ReportArgs),
+    /// Say what there is: systems, workloads, faults, checkers, defects
+    List(ListArgs),
+    /// Run one bundled broker
+    Broker(BrokerArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  riprap test --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
+  riprap test --defect min-isr-unclean --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
+  riprap test --sub-via assign,subscribe --seed 42 --json")]
+pub(crate) struct TestArgs {
+    /// The system under test (see `riprap list systems`)
+    #[arg(long, value_name = "NAME[@VERSION]", default_value = "broker")]
+    pub(crate) system: String,
+    /// What the clients do (see `riprap list workloads`)
+    #[arg(long, value_name = "NAME", default_value = "queue")]
+    pub(crate) workload: String,
+    /// What is done to the cluster: faults, each with a shape after a colon or without; `all`; `none`
+    #[arg(long, value_name = "FAULT[:SHAPE],...", value_delimiter = ',', default_value = "kill,partition")]
+    pub(crate) nemesis: Vec<String>,
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) nodes: u16,
+    /// How long clients and faults act; heal, final reads and the check come on top
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    pub(crate) time_limit: Duration,
+    /// How many operations a second all clients together begin
+    #[arg(long, value_name = "HZ", default_value_t = 200.0)]
+    pub(crate) rate: f64,
+    /// How many client processes act at once
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) concurrency: u32,
+    /// The seed that operations and faults are drawn from; drawn and printed if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Group operations into transactions
+    #[arg(long)]
+    pub(crate) txn: bool,
+    /// What consumers see of transactions
+    #[arg(long, value_name = "LEVEL", default_value = "read_committed")]
+    pub(crate) isolation: IsolationArg,
+    /// How consumers come by their keys; with both, each choice of keys draws one
+    #[arg(long, value_name = "HOW,...", value_delimiter = ',', default_value = "assign")]
+    pub(crate) sub_via: Vec<SubViaArg>,
+    /// How many replicas acknowledge a record: 0, 1 or all
+    #[arg(long, value_name = "ACKS", default_value = "all", value_parser = ["0", "1", "all"])]
+    pub(crate) acks: String,
+    /// Whether producers are idempotent
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) idempotence: bool,
+    /// Give the bundled system this planted defect (see `riprap list defects`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) defect: Option<String>,
+    /// How many keys are written at a time
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) keys: u32,
+    /// How many values a key gets before another takes its place
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) max_writes_per_key: u32,
+    /// How long a fault is left to work, at most
+    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = parse_duration)]
+    pub(crate) fault_time: Duration,
+    /// How long it is quiet between two strikes of a fault, at most
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
+    pub(crate) quiet_time: Duration,
+    /// Give up on an operation after this time: its outcome is unknown
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub(crate) op_timeout: Duration,
+    /// How long the cluster may take to serve again when all faults are healed
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    pub(crate) recovery_limit: Duration,
+    /// How long the final reads may take
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
+    pub(crate) drain_limit: Duration,
+    /// Run in simulation
+    #[arg(long, conflicts_with_all = ["hosts", "bootstrap"])]
+    pub(crate) sim: bool,
+    /// Run on these hosts, over SSH
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "bootstrap")]
+    pub(crate) hosts: Vec<String>,
+    /// Test a cluster that runs already; no faults but client crashes
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) bootstrap: Option<String>,
+    /// Change a property of the system under test
+    #[arg(long = "set", value_name = "PROPERTY=VALUE", value_parser = parse_setting)]
+    pub(crate) settings: Vec<(String, String)>,
+    /// Run this program as the system, in place of the one that would be used
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bin: Option<PathBuf>,
+    /// Where runs are kept
+    #[arg(long, value_name = "DIR", default_value = riprap_results::DEFAULT_ROOT)]
+    pub(crate) store: PathBuf,
+    /// Print results.json instead of a summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  riprap check results/runs/latest/history.jsonl
+  riprap check jepsen/store/latest/history.edn --guarantees jepsen --sub-via subscribe
+
+A history that ends before its final reads did is judged as far as it goes.")]
+pub(crate) struct CheckArgs {
+    /// The history: .jsonl or .edn, also .gz or .zst
+    #[arg(value_name = "HISTORY")]
+    pub(crate) history: PathBuf,
+    /// The workload that it is of
+    #[arg(long, value_name = "NAME", default_value = "queue")]
+    pub(crate) workload: String,
+    /// What consumers saw of transactions
+    #[arg(long, value_name = "LEVEL", default_value = "read_committed")]
+    pub(crate) isolation: IsolationArg,
+    /// How consumers came by their keys
+    #[arg(long, value_name = "HOW", default_value = "assign")]
+    pub(crate) sub_via: SubViaArg,
+    /// How many replicas acknowledged a record: 0, 1 or all
+    #[arg(long, value_name = "ACKS", default_value = "all", value_parser = ["0", "1", "all"])]
+    pub(crate) acks: String,
+    /// Whether producers were idempotent
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) idempotence: bool,
+    /// Leave out dependencies from one write to the next of the same key
+    #[arg(long)]
+    pub(crate) no_ww: bool,
+    /// Whose table says what is allowed
+    #[arg(long, value_name = "WHOSE", default_value = "riprap")]
+    pub(crate) guarantees: GuaranteesArg,
+    /// Give every occurrence as an example, not the worst few
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print results.json instead of a summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    /// The run's folder, e.g. results/runs/latest
+    #[arg(value_name = "RUN_DIR")]
+    pub(crate) run: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    /// What to list
+    pub(crate) what: Listed,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Listed {
+    /// What can be tested
+    Systems,
+    /// What clients can do
+    Workloads,
+    /// What can be done to a cluster
+    Faults,
+    /// What is looked for in a history
+    Checkers,
+    /// Documented bugs that the bundled systems can be given
+    Defects,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  riprap broker --dir /tmp/b1 --listen 127.0.0.1:9092
+  riprap broker --id 1 --dir /tmp/b1 --listen 127.0.0.1:9092 \\
+      --peers 1@127.0.0.1:9092,2@127.0.0.1:9093,3@127.0.0.1:9094")]
+pub(crate) struct BrokerArgs {
+    /// This broker's id
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) id: i32,
+    /// Where it listens, for clients and for other brokers
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// All brokers of the cluster, this one included; alone if not given
+    #[arg(long, value_name = "ID@HOST:PORT,...", value_delimiter = ',')]
+    pub(crate) peers: Vec<String>,
+    /// Where its data is kept
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// What its randomness (election timeouts, ids) grows from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// A planted defect (see `riprap list defects`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) defect: Option<String>,
+    /// Change a property
+    #[arg(long = "set", value_name = "PROPERTY=VALUE", value_parser = parse_setting)]
+    pub(crate) settings: Vec<(String, String)>,
+}
+
+macro_rules! words {
+    ($name:ident -> $target:ty, $($word:literal $variant:ident $to:expr),*) => {
+        #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum $name { $(#[value(name = $word)] $variant),* }
+        impl From<$name> for $target {
+            fn from(arg: $name) -> $target {
+                match arg { $($name::$variant => $to),* }
+            }
+        }
+    };
+}
+words!(IsolationArg -> Isolation,
+    "read_committed" Committed Isolation::ReadCommitted,
+    "read_uncommitted" Uncommitted Isolation::ReadUncommitted);
+words!(SubViaArg -> SubscribeVia,
+    "assign" Assign SubscribeVia::Assign,
+    "subscribe" Subscribe SubscribeVia::Subscribe);
+words!(GuaranteesArg -> riprap_checker::Guarantees,
+    "riprap" Riprap riprap_checker::Guarantees::Riprap,
+    "jepsen" Jepsen riprap_checker::Guarantees::Jepsen);
+
+/// `500ms`, `30s`, `2m`, `1h`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit_ms: u64 = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("a whole number with a unit is expected, such as 500ms, 30s, 2m or 1h".to_owned()),
+    };
+    let number: Option<u64> = text[..digits].parse().ok();
+    number
+        .and_then(|number| number.checked_mul(unit_ms))
+        .map(Duration::from_millis)
+        .ok_or_else(|| "a whole number that fits is expected before the unit".to_owned())
+}
+
+/// `NAME=VALUE`.
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("PROPERTY=VALUE is expected".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, expected_ms) in [("500ms", Some(500)), ("30s", Some(30_000)), ("2m", Some(120_000))] {
+            assert_eq!(parse_duration(text).ok().map(|time| time.as_millis()), expected_ms);
+        }
+        for text in ["30", "s", "", "-1s", "1.5s", "1d", "99999999999999999999s", "18446744073709551615h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+}

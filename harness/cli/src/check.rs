@@ -1,0 +1,49 @@
+//! `riprap check`: judges a stored history.
+
+use crate::args::{CheckArgs, SubViaArg};
+use crate::{Failure, print};
+use riprap_checker::{Options, Verdict, Via, check, read_history};
+use riprap_core::client::Isolation;
+use riprap_results::{Paint, json_text, summary};
+
+pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
+    crate::test::workload(&args.workload)?;
+    let loaded = read_history(&args.history).map_err(Failure::usage)?;
+    if let Some(dropped) = &loaded.dropped {
+        eprintln!("riprap: {}: {dropped}", args.history.display());
+    }
+    let drained = riprap_workloads::was_drained(&loaded.history);
+    let options = Options {
+        isolation: match Isolation::from(args.isolation) {
+            Isolation::ReadCommitted => riprap_checker::Isolation::ReadCommitted,
+            Isolation::ReadUncommitted => riprap_checker::Isolation::ReadUncommitted,
+        },
+        via: if args.sub_via == SubViaArg::Subscribe { Via::Subscribe } else { Via::Assign },
+        guarantees: args.guarantees.into(),
+        acks_all: args.acks == "all",
+        idempotent: args.idempotence,
+        ww: !args.no_ww,
+        // Other tools' histories do not mark their phases; they are taken to be whole.
+        drained: drained.unwrap_or(true),
+        all_examples: args.all,
+        ..Options::default()
+    };
+    let mut verdict = check(&loaded.history, &options);
+    if drained == Some(false) {
+        verdict = verdict.merge(not_drained());
+    }
+    if args.json {
+        print(&json_text(&verdict))?;
+    } else {
+        print(&summary(&verdict, None, None, Paint::stdout()))?;
+    }
+    Ok(verdict.valid.exit_code())
+}
+
+/// What a history without its final reads cannot show.
+fn not_drained() -> Verdict {
+    Verdict::unknown(
+        "drain",
+        "the history ends before the final reads did: what nobody had read yet may be there or lost",
+    )
+}

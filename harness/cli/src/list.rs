@@ -1,0 +1,153 @@
+//! `riprap list`: what the registries hold.
+
+use crate::args::{ListArgs, Listed};
+use crate::{Failure, print};
+use riprap_results::json_text;
+use serde_json::{Value as Json, json};
+
+/// One thing of a registry.
+struct Entry {
+    name: String,
+    doc: String,
+    /// More about it, each with a heading.
+    details: Vec<(&'static str, Json)>,
+}
+
+pub(crate) fn run(args: &ListArgs) -> Result<u8, Failure> {
+    let entries = match args.what {
+        Listed::Systems => systems(),
+        Listed::Workloads => workloads(),
+        Listed::Faults => faults(),
+        Listed::Checkers => checkers(),
+        Listed::Defects => defects(),
+    };
+    if args.json {
+        let all: Vec<Json> = entries.iter().map(Entry::json).collect();
+        print(&json_text(&all))?;
+    } else {
+        print(&entries.iter().map(Entry::text).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(0)
+}
+
+impl Entry {
+    fn json(&self) -> Json {
+        let mut fields = serde_json::Map::new();
+        fields.insert("name".to_owned(), json!(self.name));
+        fields.insert("doc".to_owned(), json!(self.doc));
+        fields.extend(self.details.iter().map(|(heading, value)| ((*heading).to_owned(), value.clone())));
+        Json::Object(fields)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\n{}", self.name, indented(&self.doc, 4));
+        for (heading, value) in &self.details {
+            match value {
+                Json::Object(parts) => {
+                    text.push_str(&format!("    {heading}:\n"));
+                    for (name, doc) in parts {
+                        text.push_str(&format!(
+                            "      {name}\n{}",
+                            indented(doc.as_str().unwrap_or_default(), 8)
+                        ));
+                    }
+                }
+                Json::Array(parts) => {
+                    let words: Vec<&str> = parts.iter().filter_map(Json::as_str).collect();
+                    text.push_str(&indented(&format!("{heading}: {}", words.join(", ")), 4));
+                }
+                Json::String(word) => text.push_str(&indented(&format!("{heading}: {word}"), 4)),
+                other => text.push_str(&indented(&format!("{heading}: {other}"), 4)),
+            }
+        }
+        text
+    }
+}
+
+/// Words in lines that fit a terminal, each indented.
+fn indented(text: &str, by: usize) -> String {
+    const WIDTH: usize = 100;
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("begun with one");
+        if !line.is_empty() && by + line.len() + 1 + word.len() > WIDTH {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.iter().map(|line| format!("{}{line}\n", " ".repeat(by))).collect()
+}
+
+fn systems() -> Vec<Entry> {
+    let entry = |info: &riprap_core::system::SystemInfo| Entry {
+        name: info.name.to_owned(),
+        doc: info.doc.to_owned(),
+        details: vec![
+            ("simulated", json!(info.simulated)),
+            ("defects", info.defects.iter().map(|defect| defect.name).collect()),
+        ],
+    };
+    riprap_systems::ALL.iter().map(|system| entry(system.info())).collect()
+}
+
+fn workloads() -> Vec<Entry> {
+    let entry = |info: &riprap_workloads::WorkloadInfo| Entry {
+        name: info.name.to_owned(),
+        doc: info.doc.to_owned(),
+        details: vec![("finds", info.finds.iter().copied().collect())],
+    };
+    riprap_workloads::ALL.iter().map(|workload| entry(workload.info())).collect()
+}
+
+fn faults() -> Vec<Entry> {
+    let entry = |info: &riprap_core::fault::FaultInfo| Entry {
+        name: info.name.to_owned(),
+        doc: info.doc.to_owned(),
+        details: vec![(
+            "shapes",
+            info.shapes
+                .iter()
+                .map(|shape| (format!("{}:{}", info.name, shape.name), json!(shape.doc)))
+                .collect(),
+        )],
+    };
+    riprap_nemesis::ALL.iter().map(|fault| entry(fault.info())).collect()
+}
+
+fn checkers() -> Vec<Entry> {
+    let entry = |checker: &&riprap_checker::registry::CheckerInfo| Entry {
+        name: checker.name.to_owned(),
+        doc: checker.doc.to_owned(),
+        details: vec![(
+            "anomalies",
+            checker
+                .anomalies
+                .iter()
+                .map(|anomaly| (anomaly.name.to_owned(), json!(anomaly.meaning)))
+                .collect(),
+        )],
+    };
+    riprap_checker::registry::ALL.iter().map(entry).collect()
+}
+
+fn defects() -> Vec<Entry> {
+    let of = |system: &riprap_core::system::SystemInfo| {
+        let name = system.name;
+        let entry = move |defect: &riprap_core::system::DefectInfo| Entry {
+            name: defect.name.to_owned(),
+            doc: defect.mechanism.to_owned(),
+            details: vec![
+                ("system", json!(name)),
+                ("source", json!(defect.source)),
+                ("trigger", json!(format!("riprap test --defect {} {}", defect.name, defect.trigger).trim())),
+                ("anomalies", defect.anomalies.iter().copied().collect()),
+            ],
+        };
+        system.defects.iter().map(entry).collect::<Vec<_>>()
+    };
+    riprap_systems::ALL.iter().flat_map(|system| of(system.info())).collect()
+}

@@ -10,8 +10,8 @@ mod series;
 use crate::palette::{self, Ink};
 use crate::timeline::{Faults, Phase};
 use canvas::{Anchor, Canvas, Point};
-use riprap_core::History;
 use riprap_core::op::Kind;
+use riprap_core::{F, History};
 use series::{Buckets, Spread, Words};
 use std::collections::BTreeMap;
 
@@ -57,7 +57,8 @@ const LEFT_PX: i32 = 92;
 const RIGHT_PX: i32 = WIDTH_PX as i32 - 14;
 const LEGEND_PX: i32 = 26;
 const LANE_PX: i32 = 16;
-const PANEL_GAP_PX: i32 = 16;
+/// Room above each panel, for its name.
+const PANEL_GAP_PX: i32 = 24;
 const TIME_AXIS_PX: i32 = 26;
 /// The shade of a fault's time behind the panels: seen, but no obstacle to the lines.
 const SHADE: f64 = 0.13;
@@ -210,7 +211,7 @@ impl Panel {
     }
 
     fn draw_name(self, canvas: &Canvas<'_>, name: &str, ink: Ink) {
-        canvas.text(name, (LEFT_PX + 6, self.top + 2), Anchor::Left, ink);
+        canvas.text(name, (LEFT_PX, self.top - 9), Anchor::Left, ink);
     }
 }
 
@@ -276,8 +277,10 @@ fn latency_plot(history: &History, run: &Run<'_>) -> Option<Plot> {
         (Mark::Dot, "info", palette::INFO),
     ];
     let panels: Vec<_> = by_word.iter().collect();
-    let height = if panels.len() == 1 { 200 } else { 120 };
-    let svg = run.draw(&legend, &vec![height; panels.len()], |canvas, n, panel| {
+    // Assigning and the like is rare, and its panel need not be large.
+    let height = |word: &usize| if F::from_name(names[*word]).has_mops() { 120 } else { 64 };
+    let heights: Vec<_> = by_word.keys().map(height).collect();
+    let svg = run.draw(&legend, &heights, |canvas, n, panel| {
         let (word, spreads) = panels[n];
         panel.draw_grid(canvas, &scale.ticks());
         draw_spreads(canvas, run, panel, &scale, spreads, word_ink(names[*word]));
@@ -391,6 +394,7 @@ fn short_number(number: f64) -> String {
 }
 
 const MS: i64 = 1_000_000;
+const DAY_NS: i64 = 86_400_000 * MS;
 /// What people count time in. Units: milliseconds.
 const TIME_STEPS_MS: [i64; 24] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000,
@@ -403,7 +407,7 @@ fn time_step_ns(duration_ns: i64) -> i64 {
     let fits = |step_ms: &&i64| duration_ns / (*step_ms * MS) < MAX_TIME_LABELS;
     match TIME_STEPS_MS.iter().find(fits) {
         Some(step_ms) => step_ms * MS,
-        None => duration_ns / MAX_TIME_LABELS + 1,
+        None => (duration_ns / MAX_TIME_LABELS / DAY_NS + 1) * DAY_NS,
     }
 }
 
@@ -421,4 +425,165 @@ fn time_label(at_ns: i64, step_ns: i64) -> String {
 pub(crate) fn fault_inks(faults: &Faults) -> BTreeMap<&str, Ink> {
     let inks = palette::FAULTS.into_iter().cycle();
     faults.0.keys().map(String::as_str).zip(inks).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::{FaultRecord, FaultSpan};
+    use riprap_core::op::{Extra, Op, OpValue, Process};
+
+    const S: i64 = 1_000_000_000;
+
+    /// `ops` ops of alternating words over `duration_s`; every tenth fails, every eleventh is info.
+    fn history(ops: i64, duration_s: i64) -> History {
+        let op = |n: i64, kind: Kind, time_ns: i64| Op {
+            index: 0,
+            time_ns,
+            process: Process::Client(0),
+            kind,
+            f: if n % 2 == 0 { F::Send } else { F::Poll },
+            value: OpValue::None,
+            extra: Extra::default(),
+        };
+        let pair = |n: i64| {
+            let began_ns = n * duration_s * S / ops;
+            let kind = match n {
+                n if n % 10 == 9 => Kind::Fail,
+                n if n % 11 == 10 => Kind::Info,
+                _ => Kind::Ok,
+            };
+            [op(n, Kind::Invoke, began_ns), op(n, kind, began_ns + 2_000_000 + n % 7 * 1_000_000)]
+        };
+        (0..ops).flat_map(pair).collect()
+    }
+
+    fn phases(main_s: i64) -> Vec<Phase> {
+        let phase = |name: &str, from_s: i64, until_s: i64| Phase {
+            name: name.to_owned(),
+            from_ns: from_s * S,
+            until_ns: until_s * S,
+        };
+        vec![
+            phase("main", 0, main_s),
+            phase("heal", main_s, main_s + 1),
+            phase("drain", main_s + 1, main_s + 3),
+        ]
+    }
+
+    fn faults(spans: &[(&str, i64, Option<i64>)]) -> Faults {
+        let mut faults = Faults::default();
+        for (name, from_s, until_s) in spans {
+            let record: &mut FaultRecord = faults.0.entry((*name).to_owned()).or_default();
+            record.spans.push(FaultSpan {
+                from_ns: from_s * S,
+                until_ns: until_s.map(|s| s * S),
+                target: serde_json::Value::Null,
+                took_effect: Some(true),
+                evidence: serde_json::Value::Null,
+            });
+        }
+        faults
+    }
+
+    /// How many shapes of each kind a drawing has, and its texts.
+    fn outline(svg: &str) -> String {
+        let count = |tag: &str| svg.matches(&format!("<{tag} ")).count();
+        let shapes = ["rect", "polyline", "polygon", "circle"].map(|tag| format!("{} {tag}", count(tag)));
+        let texts = svg.split("<text ").skip(1).map(|rest| {
+            let inside = rest.split_once('>').expect("a tag ends").1;
+            inside.split_once('<').expect("an element ends").0.trim()
+        });
+        format!("{}\n{}", shapes.join(", "), texts.collect::<Vec<_>>().join(" | "))
+    }
+
+    #[test]
+    fn a_short_run() {
+        let faults = faults(&[("kill", 3, Some(6)), ("kill", 12, Some(15)), ("partition", 20, None)]);
+        let plots = plots(&history(600, 30), &phases(30), &faults);
+        assert_eq!(plots.iter().map(|plot| plot.name).collect::<Vec<_>>(), ["rate", "latency"]);
+        insta::assert_snapshot!(outline(&plots[0].svg), @"
+        10 rect, 35 polyline, 0 polygon, 0 circle
+        send | poll | phase | main | drain | kill | partition | 0 s | 5 s | 10 s | 15 s | 20 s | 25 s | 30 s | 0 | 5 | 10 | ok per second | 0 | 1 | 2 | fail per second | 0 | 1 | 2 | info per second
+        ");
+        insta::assert_snapshot!(outline(&plots[1].svg), @"
+        11 rect, 28 polyline, 2 polygon, 111 circle
+        median | up to the 95th percentile | longest | fail | info | phase | main | drain | kill | partition | 0 s | 5 s | 10 s | 15 s | 20 s | 25 s | 30 s | 1 ms | 10 ms | send | 1 ms | 10 ms | poll
+        ");
+    }
+
+    #[test]
+    fn the_same_run_gives_the_same_bytes() {
+        let draw = || plots(&history(600, 30), &phases(30), &faults(&[("kill", 3, Some(6))]));
+        assert_eq!(draw(), draw());
+    }
+
+    /// A day with a strike every half minute: no more to draw than a short run.
+    #[test]
+    fn long_runs_are_small() {
+        let day_s = 86_400;
+        let strikes: Vec<_> = (0..day_s / 30).map(|n| ("kill", n * 30, Some(n * 30 + 10))).collect();
+        for plot in plots(&history(100_000, day_s), &phases(day_s), &faults(&strikes)) {
+            assert!(plot.svg.len() < 60_000, "{} is {} bytes", plot.name, plot.svg.len());
+        }
+    }
+
+    #[test]
+    fn nothing_to_draw() {
+        assert_eq!(plots(&History::new(), &[], &Faults::default()), []);
+        let only_invoked: History = history(1, 1).ops().take(1).map(|op| op.to_op()).collect();
+        assert_eq!(plots(&only_invoked, &phases(1), &Faults::default()), []);
+        let at_once: History = history(1, 1).ops().map(|op| Op { time_ns: 0, ..op.to_op() }).collect();
+        assert_eq!(plots(&at_once, &[], &Faults::default()).len(), 2);
+    }
+
+    #[test]
+    fn hostile_names_are_text() {
+        let op = |kind, time_ns| {
+            let f = F::from_name("<script>&\"");
+            let (value, extra) = (OpValue::None, Extra::default());
+            Op { index: 0, time_ns, process: Process::Client(0), kind, f, value, extra }
+        };
+        let history: History = [op(Kind::Invoke, 0), op(Kind::Ok, S)].into_iter().collect();
+        for plot in plots(&history, &[], &faults(&[("<script>", 0, None)])) {
+            assert!(!plot.svg.contains("<script"), "{}", plot.svg);
+        }
+    }
+
+    #[test]
+    fn strikes_that_nearly_touch_are_one() {
+        let check = |spans: &[(i32, i32)], expected: &[(i32, i32)]| {
+            assert_eq!(merged(spans.iter().copied()), expected);
+        };
+        check(&[], &[]);
+        check(&[(5, 5)], &[(5, 6)]);
+        check(&[(20, 30), (0, 10)], &[(0, 10), (20, 30)]);
+        check(&[(0, 10), (11, 12), (3, 4)], &[(0, 12)]);
+    }
+
+    #[test]
+    fn scales_are_round() {
+        let check = |most: f64, expected: (f64, f64)| assert_eq!(round_scale(most, 4), expected);
+        check(40.0, (40.0, 10.0));
+        check(41.0, (60.0, 20.0));
+        check(0.4, (0.4, 0.1));
+        check(9_000.0, (10_000.0, 5_000.0));
+        assert_eq!([0.0, 0.25, 120.0, 12_500.0].map(short_number), ["0", "0.25", "120", "12.5k"]);
+    }
+
+    #[test]
+    fn times_are_labelled_as_people_count_them() {
+        let check = |duration_s: i64, last: &str| {
+            let step_ns = time_step_ns(duration_s * S);
+            assert_eq!(time_label(duration_s * S / step_ns * step_ns, step_ns), last);
+        };
+        check(1, "1000 ms");
+        check(30, "30 s");
+        check(100, "100 s");
+        check(300, "300 s");
+        check(600, "10 min");
+        check(7_200, "120 min");
+        check(86_400, "24 h");
+        check(8_640_000, "2376 h");
+    }
 }

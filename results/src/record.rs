@@ -43,3 +43,69 @@ fn shell_word(word: &str) -> String {
     }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use riprap_core::{Isolation, SubscribeVia};
+    use serde_json::json;
+
+    pub(crate) fn record() -> TestRecord {
+        TestRecord {
+            config: TestConfig {
+                system: "broker".to_owned(),
+                workload: "queue".to_owned(),
+                nemesis: vec!["kill".to_owned(), "partition:bridge".to_owned()],
+                nodes: 3,
+                time_limit_ms: 30_000,
+                rate_hz: 100.5,
+                concurrency: 6,
+                seed: u64::MAX,
+                txn: false,
+                isolation: Isolation::ReadCommitted,
+                sub_via: vec![SubscribeVia::Assign],
+                acks: "all".to_owned(),
+                idempotence: true,
+                defect: None,
+                replication_factor: 3,
+                keys: 4,
+                max_writes_per_key: 1024,
+                fault_max_ms: 5_000,
+                quiet_max_ms: 5_000,
+                op_timeout_ms: 10_000,
+                recovery_limit_ms: 30_000,
+                drain_limit_ms: 30_000,
+                settings: [("min.insync.replicas".to_owned(), "2".to_owned())].into(),
+            },
+            riprap: "0.1.0".to_owned(),
+            git_commit: Some("2f6c1d0".to_owned()),
+            began: "2026-11-29 16:55:30 UTC".to_owned(),
+            args: vec!["test".to_owned(), "--nemesis".to_owned(), "kill".to_owned()],
+            versions: json!({"broker": "0.1.0"}),
+        }
+    }
+
+    #[test]
+    fn knobs_lie_flat_beside_the_rest() {
+        let json = serde_json::to_value(record()).expect("it is JSON");
+        assert_eq!(json["system"], "broker");
+        assert_eq!(json["seed"], u64::MAX);
+        assert_eq!(json["riprap"], "0.1.0");
+        assert_eq!(serde_json::from_value::<TestRecord>(json).expect("it is read back"), record());
+    }
+
+    #[test]
+    fn the_command_runs_the_same_again() {
+        let check = |args: &[&str], expected: &str| {
+            let mut record = record();
+            record.config.seed = 42;
+            record.args = args.iter().map(ToString::to_string).collect();
+            assert_eq!(record.command(), expected);
+        };
+        check(&["test"], "riprap test --seed 42");
+        check(&["test", "--seed", "42"], "riprap test --seed 42");
+        check(&["test", "--seed=42", "--txn"], "riprap test --seed=42 --txn");
+        check(&["test", "--set", "a=b c", ""], "riprap test --set 'a=b c' '' --seed 42");
+        check(&["test", "--bin", "it's"], r"riprap test --bin 'it'\''s' --seed 42");
+    }
+}

@@ -16,8 +16,8 @@ use crate::timeline::{Faults, Phase, brief};
 use html::Html;
 use ops::{example_ops, seconds};
 use riprap_checker::{Anomaly, Valid, Verdict, registry};
-use riprap_core::History;
 use riprap_core::op::{Kind, Process};
+use riprap_core::{F, History};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
@@ -209,16 +209,17 @@ fn anomalies(page: &mut Html, input: &ReportInput<'_>) {
     }
 }
 
+/// The examples of one anomaly; those that are allowed are there for who wants to look.
 fn examples(page: &mut Html, name: &str, anomaly: &Anomaly, history: &History) {
     if anomaly.examples.is_empty() {
         return;
     }
     let shown = anomaly.examples.len().min(MAX_EXAMPLES);
-    page.raw("<h3")
-        .attribute("id", format_args!("anomaly-{name}"))
-        .raw(">")
+    page.raw(if anomaly.allowed { "<details><summary" } else { "<h3" });
+    page.attribute("id", format_args!("anomaly-{name}"))
+        .raw("><b>")
         .text(name)
-        .raw(" <span class=\"count\">");
+        .raw("</b> <span class=\"count\">");
     match (anomaly.count, shown) {
         (1, _) => page.raw("once"),
         (count, 1) => page.text(thousands(count)).raw(" times, the worst of them"),
@@ -227,11 +228,12 @@ fn examples(page: &mut Html, name: &str, anomaly: &Anomaly, history: &History) {
         }
         (count, _) => page.text(thousands(count)).raw(" times"),
     };
-    page.raw("</span></h3>\n");
+    page.raw(if anomaly.allowed { ", allowed</span></summary>\n" } else { "</span></h3>\n" });
     for example in &anomaly.examples[..shown] {
         page.element("<p class=\"story\">", &example.story, "</p>\n");
         page.append(example_ops(example, history));
     }
+    page.raw(if anomaly.allowed { "</details>\n" } else { "" });
 }
 
 fn faults(page: &mut Html, input: &ReportInput<'_>) {
@@ -300,7 +302,10 @@ fn operations(page: &mut Html, input: &ReportInput<'_>) {
          <th scope=\"col\" class=\"n\">ok<th scope=\"col\" class=\"n\">fail<th scope=\"col\" class=\"n\">info\
          </thead><tbody>\n",
     );
-    for (f, kinds) in &input.verdict.stats.by_f {
+    let mut by_f: Vec<_> = input.verdict.stats.by_f.iter().collect();
+    // The workload's own words first, then the nemesis'.
+    by_f.sort_by_key(|(f, _)| matches!(F::from_name(f), F::Other(_)));
+    for (f, kinds) in by_f {
         page.element("<tr><td class=\"name\">", f, "");
         for count in [kinds.invoke, kinds.ok, kinds.fail, kinds.info] {
             page.raw(if count == 0 { "<td class=\"n quiet\">" } else { "<td class=\"n\">" })
@@ -410,7 +415,7 @@ fn logs(page: &mut Html, input: &ReportInput<'_>) {
     }
     page.raw("<h2 id=\"logs\">Node logs</h2>\n<p class=\"note\">Warnings and errors only.</p>\n");
     for log in input.logs {
-        page.raw("<details><summary><b>").text(&log.node).raw("</b> ");
+        page.raw("<details class=\"log-of\"><summary><b>").text(&log.node).raw("</b> ");
         page.raw("<a")
             .attribute("href", link(&log.path))
             .raw(">")
@@ -499,4 +504,153 @@ fn thousands(n: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::{FaultRecord, FaultSpan};
+    use riprap_checker::{Example, Severity};
+    use riprap_core::op::{Extra, Key, Mop, Offset, Op, OpError, OpValue, Value};
+    use serde_json::json;
+
+    fn send(index: u64, kind: Kind, offset: Option<i64>, error: Option<&str>) -> Op {
+        let mop = Mop::Send { key: Key(5), value: Value(17), offset: offset.map(Offset) };
+        let error = error.map(|message| OpError {
+            code: message.to_owned(),
+            definite: false,
+            message: message.to_owned(),
+        });
+        Op {
+            index,
+            time_ns: index as i64 * 1_500_000_000,
+            process: Process::Client(3),
+            kind,
+            f: F::Send,
+            value: OpValue::Mops(vec![mop]),
+            extra: Extra { error, ..Extra::default() },
+        }
+    }
+
+    /// The report of a run in which everything that can hold text holds `said`.
+    fn report_with(valid: Valid, said: &str) -> String {
+        let history: History = [
+            send(0, Kind::Invoke, None, None),
+            send(1, Kind::Ok, Some(12), None),
+            send(2, Kind::Invoke, None, None),
+            send(3, Kind::Info, None, Some(said)),
+        ]
+        .into_iter()
+        .collect();
+        let mut test = crate::record::tests::record();
+        test.config.settings.insert(said.to_owned(), said.to_owned());
+        test.config.system = said.to_owned();
+        test.config.nemesis.push(said.to_owned());
+        test.args.push(said.to_owned());
+        test.versions = json!({said: said});
+        test.git_commit = Some(said.to_owned());
+        let example = Example {
+            story: format!("it was lost: {said}"),
+            key: Some(5),
+            ops: vec![1, 3],
+            history: vec![
+                json!({"index": 2, "time": 0, "process": 3, "type": "invoke", "f": said, "value": said}),
+            ],
+        };
+        let anomaly =
+            Anomaly { count: 3_000, allowed: false, severity: Severity::Data, examples: vec![example] };
+        let mut verdict = Verdict { valid, why: vec![format!("{said}: {said}")], ..Verdict::default() };
+        if valid == Valid::False {
+            verdict.anomalies.insert(format!("lost{said}"), anomaly);
+        }
+        let span = FaultSpan {
+            from_ns: 0,
+            until_ns: None,
+            target: json!([said]),
+            took_effect: Some(false),
+            evidence: json!({said: said}),
+        };
+        let record = FaultRecord { strikes: 1, took_effect: 0, spans: vec![span] };
+        let faults = Faults([(said.to_owned(), record)].into());
+        let phases = [Phase { name: said.to_owned(), from_ns: 0, until_ns: 5_000_000_000 }];
+        let plots = crate::plots(&history, &phases, &faults);
+        let log = LogExcerpt {
+            node: said.to_owned(),
+            path: format!("nodes/{said}/x.log"),
+            lines: vec![(7, said.to_owned())],
+            found: 1,
+        };
+        report(&ReportInput {
+            test: &test,
+            verdict: &verdict,
+            history: &history,
+            phases: &phases,
+            faults: &faults,
+            plots: &plots,
+            logs: &[log],
+            files: &[(format!("nodes/{said}"), 1_234)],
+        })
+    }
+
+    /// The names of all elements and attributes: what a browser acts on.
+    fn markup(html: &str) -> Vec<String> {
+        let tags = html.split('<').skip(1).map(|rest| rest.split('>').next().unwrap_or_default());
+        let names = tags.flat_map(|tag| {
+            let mut outside_quotes = tag.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+            outside_quotes.make_ascii_lowercase();
+            outside_quotes.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn what_a_system_says_never_becomes_markup() {
+        for said in [
+            "<script>alert(1)</script>",
+            "\" onclick=\"x",
+            "' onclick='x",
+            "</style><img src=x onerror=y>",
+            "&lt;",
+        ] {
+            for valid in [Valid::True, Valid::Unknown, Valid::False] {
+                assert_eq!(markup(&report_with(valid, said)), markup(&report_with(valid, "abc")), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_needs_nothing_from_elsewhere() {
+        let html = report_with(Valid::False, "abc");
+        for forbidden in ["<script", "<link", "<img", "<iframe", "@import", "url(", "src=", "href=\"http"] {
+            assert!(!html.contains(forbidden), "{forbidden}");
+        }
+        let addresses = html.matches("http").count();
+        assert_eq!(addresses, html.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
+    }
+
+    #[test]
+    fn the_proof_is_marked() {
+        let html = report_with(Valid::False, "abc");
+        let proof: Vec<_> = html.split("<tr").filter(|row| row.starts_with(" class=\"proof\"")).collect();
+        assert_eq!(proof.len(), 2);
+        assert!(proof[0].contains("1.500 s") && proof[0].contains("key 5 ← 17@12"), "{}", proof[0]);
+        assert!(proof[1].contains("key 5 ← 17; abc: abc"), "{}", proof[1]);
+        assert!(html.contains("3\u{202F}000 times, the worst of them"));
+    }
+
+    #[test]
+    fn links_stay_inside_the_folder() {
+        assert_eq!(link("nodes/n1/a.log"), "./nodes/n1/a.log");
+        assert_eq!(link("javascript:alert(1)"), "./javascript%3Aalert%281%29");
+        assert_eq!(link("//host/ü"), ".///host/%C3%BC");
+    }
+
+    #[test]
+    fn numbers_for_humans() {
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(thousands),
+            ["0", "999", "1\u{202F}000", "1\u{202F}234\u{202F}567"]
+        );
+        assert_eq!([0, 999, 1_500, 2_500_000].map(size), ["0 B", "999 B", "1.5 kB", "2.5 MB"]);
+    }
 }

@@ -240,7 +240,7 @@ impl RunDir {
             .map_err(|e| StoreError::new("append to", &self.path.join("riprap.log"), e))
     }
 
-    /// Its files, but the report itself, as paths in it with their sizes in bytes, sorted.
+    /// Its files, but the report itself, as paths in it with their sizes in bytes; the run's own first.
     pub fn files(&self) -> Result<Vec<(String, u64)>, StoreError> {
         let mut files = Vec::new();
         let mut open = vec![(self.path.clone(), String::new())];
@@ -258,7 +258,7 @@ impl RunDir {
                 }
             }
         }
-        files.sort();
+        files.sort_by_cached_key(|(path, _)| (path.matches('/').count(), path.clone()));
         files.truncate(MAX_FILES);
         Ok(files)
     }
@@ -345,5 +345,137 @@ impl HistoryWriter {
         }
         self.whole_bytes += self.line.len() as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use riprap_core::history::read_jsonl;
+    use riprap_core::op::{Extra, F, Key, Kind, Mop, OpValue, Process, Value};
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn dates() {
+        let check = |seconds: u64, expected: &str| assert_eq!(utc_text(at(seconds)), expected);
+        check(0, "1970-01-01 00:00:00 UTC");
+        check(951_782_399, "2000-02-28 23:59:59 UTC");
+        check(951_782_400, "2000-02-29 00:00:00 UTC");
+        check(1_709_251_199, "2024-02-29 23:59:59 UTC");
+        check(1_709_251_200, "2024-03-01 00:00:00 UTC");
+        check(1_796_057_730, "2026-11-30 16:55:30 UTC");
+        check(4_107_542_400, "2100-03-01 00:00:00 UTC");
+        assert_eq!(utc_compact(at(1_795_971_330)), "20261129T165530Z");
+    }
+
+    fn create(root: &Path, seed: u64) -> RunDir {
+        Store::create(root, "broker", "queue", at(1_795_971_330), seed).expect("a run's folder")
+    }
+
+    #[test]
+    fn each_run_has_a_folder_and_latest_points_at_the_newest() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let root = root.path().join("results/runs");
+        let first = create(&root, 7);
+        assert_eq!(first.path(), root.join("broker-queue/20261129T165530Z-7"));
+        let second = create(&root, 7);
+        assert_eq!(second.path(), root.join("broker-queue/20261129T165530Z-7-2"));
+        let latest = fs::read_link(root.join("latest")).expect("a link");
+        assert_eq!(latest, Path::new("broker-queue/20261129T165530Z-7-2"));
+        second.log(1_500_000, 3, "two\nlines").expect("it is written");
+        let log = fs::read_to_string(root.join("latest/riprap.log")).expect("it is there");
+        assert_eq!(log, "0.001500 #3 two\\nlines\n");
+        let left: Vec<_> = fs::read_dir(&root).expect("it is there").flatten().collect();
+        assert_eq!(left.len(), 2, "only the runs and the link");
+    }
+
+    #[test]
+    fn names_stay_inside_the_store() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let run = Store::create(root.path(), "../../etc", "a/b", at(0), 1).expect("a run's folder");
+        assert_eq!(run.path(), root.path().join(".._.._etc-a_b/19700101T000000Z-1"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let run = create(root.path(), u64::MAX);
+        run.write_test(&crate::record::tests::record()).expect("it is written");
+        run.write_plan(&Plan::default()).expect("it is written");
+        run.write_results(&Verdict::unknown("a", "b")).expect("it is written");
+        run.write_plot("rate", "<svg/>").expect("it is written");
+        run.write_report("").expect("it is written");
+        let node_dir = run.node_dir(NodeId(2)).expect("it is made");
+        fs::write(node_dir.join("broker.log"), "x").expect("it is written");
+        let run = RunDir::open(run.path()).expect("it is there");
+        assert_eq!(run.read_test().expect("it is read"), crate::record::tests::record());
+        assert_eq!(run.read_plan().expect("it is read"), Plan::default());
+        assert_eq!(run.read_results().expect("it is read"), Verdict::unknown("a", "b"));
+        let files: Vec<_> = run.files().expect("it is read").into_iter().map(|(path, _)| path).collect();
+        let expected =
+            ["plan.json", "results.json", "riprap.log", "test.json", "plots/rate.svg", "nodes/n2/broker.log"];
+        assert_eq!(files, expected);
+    }
+
+    #[test]
+    fn errors_are_one_line_that_says_what_failed_and_where() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let file = dir.path().join("file");
+        fs::write(&file, "{").expect("it is written");
+        let shown = |e: StoreError| e.to_string().replace(&dir.path().display().to_string(), "/tmp");
+        let e = Store::create(&file, "broker", "queue", at(0), 1).expect_err("a file is no folder");
+        assert_eq!(shown(e), "create /tmp/file/broker-queue: Not a directory (os error 20)");
+        let e = RunDir::open(&dir.path().join("none")).expect_err("it is not there");
+        assert_eq!(shown(e), "open /tmp/none: No such file or directory (os error 2)");
+        fs::write(dir.path().join("test.json"), "{").expect("it is written");
+        let e = RunDir::open(dir.path()).expect("it is there").read_test().expect_err("it is no test");
+        assert_eq!(shown(e), "read /tmp/test.json: EOF while parsing an object at line 1 column 1");
+        fs::create_dir(dir.path().join("latest")).expect("it is made");
+        let e = Store::create(dir.path(), "broker", "queue", at(0), 1).expect_err("a folder is in the way");
+        assert_eq!(shown(e), "link /tmp/latest: Is a directory (os error 21)");
+    }
+
+    fn send(index: u64, value: i64) -> Op {
+        let mop = Mop::Send { key: Key(1), value: Value(value), offset: None };
+        let (process, kind, value) = (Process::Client(0), Kind::Invoke, OpValue::Mops(vec![mop]));
+        Op { index, time_ns: 0, process, kind, f: F::Send, value, extra: Extra::default() }
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_history() {
+        let path = PathBuf::from("/dev/full");
+        let file = OpenOptions::new().append(true).open(&path).expect("Linux has it");
+        let mut writer = HistoryWriter { path, file, line: Vec::new(), whole_bytes: 0, broken: false };
+        let e = writer.append(&send(0, 1)).expect_err("it is full");
+        assert_eq!(e.to_string(), "append to /dev/full: No space left on device (os error 28)");
+        assert_eq!(e.source.kind(), io::ErrorKind::StorageFull);
+        let e = writer.append(&send(1, 2)).expect_err("a hole is worse than an end");
+        assert_eq!(e.to_string(), "append to /dev/full: an op before this one could not be written");
+    }
+
+    proptest! {
+        /// Wherever the harness is killed, what it leaves is a history that lacks at most the line it was writing.
+        #[test]
+        fn a_history_cut_anywhere_is_a_history(values in prop::collection::vec(0_i64..1_000_000, 1..20), cut in any::<prop::sample::Index>()) {
+            let dir = tempfile::tempdir().expect("a temporary folder");
+            let path = dir.path().join("history.jsonl");
+            let mut writer = HistoryWriter::create(path.clone()).expect("it is made");
+            for (index, value) in values.iter().enumerate() {
+                writer.append(&send(index as u64, *value)).expect("it is written");
+            }
+            let bytes = fs::read(&path).expect("it is there");
+            let cut = cut.index(bytes.len() + 1);
+            let whole = bytes[..cut].iter().filter(|byte| **byte == b'\n').count();
+            let (history, _) = read_jsonl(&bytes[..cut]).expect("it is accepted");
+            prop_assert!(history.len() == whole || history.len() == whole + 1);
+            for (op, (index, value)) in history.ops().zip(values.iter().enumerate()) {
+                prop_assert_eq!(op.to_op(), send(index as u64, *value));
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! invalid   broker queue, 5012 ok of 5029 ops
 //!
 //!   lost-write   3   key 5 value 17 acked at offset 12 (op 31) was read by nobody, though op 88 read offset 14.
-//!   int-send-skip   12   (allowed)
+//!   int-send-skip   12   allowed
 //!
 //! seed     42
 //! report   results/runs/broker-queue/20261129T165530Z-42/report.html
@@ -14,6 +14,7 @@
 use crate::record::TestRecord;
 use crate::terminal::{Colour, Paint};
 use riprap_checker::{Anomaly, Valid, Verdict};
+use riprap_core::F;
 use std::path::Path;
 
 /// Reasons shown; the rest are in the report.
@@ -36,7 +37,7 @@ pub fn summary(verdict: &Verdict, test: Option<&TestRecord>, report: Option<&Pat
     for (name, anomaly) in anomalies {
         let colour = if anomaly.allowed { paint.dim() } else { paint.red() };
         let story = match (anomaly.allowed, anomaly.examples.first()) {
-            (true, _) => "allowed by what the run asked for".to_owned(),
+            (true, _) => "allowed".to_owned(),
             (false, Some(example)) => first_sentence(&example.story),
             (false, None) => String::new(),
         };
@@ -69,8 +70,12 @@ pub fn summary(verdict: &Verdict, test: Option<&TestRecord>, report: Option<&Pat
 fn headline(verdict: &Verdict, test: Option<&TestRecord>, paint: Paint) -> String {
     let about =
         test.map(|test| format!("{} {}, ", test.config.system, test.config.workload)).unwrap_or_default();
-    let completed = verdict.stats.by_f.values().map(|kinds| kinds.ok + kinds.fail + kinds.info).sum::<u64>();
-    let ok: u64 = verdict.stats.by_f.values().map(|kinds| kinds.ok).sum();
+    // A crash is info by its nature, and the nemesis' ops are no work of the system.
+    let is_work = |f: &str| !matches!(F::from_name(f), F::Crash | F::Debug | F::Other(_));
+    let work = verdict.stats.by_f.iter().filter(|(f, _)| is_work(f)).map(|(_, kinds)| kinds);
+    let (ok, completed) = work.fold((0, 0), |(ok, completed), kinds| {
+        (ok + kinds.ok, completed + kinds.ok + kinds.fail + kinds.info)
+    });
     let word = verdict_colour(verdict.valid, paint).paint(&verdict.valid.to_string());
     format!("{word}   {about}{ok} of {completed} ops ok\n")
 }
@@ -114,4 +119,81 @@ fn first_sentence(story: &str) -> String {
 /// Without what would break the line or control the terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use riprap_checker::{Example, Kinds, Severity, Stats};
+
+    fn anomaly(count: u64, allowed: bool, severity: Severity, stories: &[&str]) -> Anomaly {
+        let example =
+            |story: &&str| Example { story: (*story).to_owned(), key: None, ops: vec![], history: vec![] };
+        Anomaly { count, allowed, severity, examples: stories.iter().map(example).collect() }
+    }
+
+    fn verdict(valid: Valid, why: &[&str], anomalies: &[(&str, Anomaly)]) -> Verdict {
+        let kinds = Kinds { invoke: 12, ok: 9, fail: 1, info: 2 };
+        Verdict {
+            valid,
+            why: why.iter().map(ToString::to_string).collect(),
+            anomalies: anomalies
+                .iter()
+                .map(|(name, anomaly)| ((*name).to_owned(), anomaly.clone()))
+                .collect(),
+            stats: Stats {
+                by_f: ["send", "crash", "kill"].map(|f| (f.to_owned(), kinds)).into(),
+                ..Stats::default()
+            },
+            ..Verdict::default()
+        }
+    }
+
+    fn bad() -> Verdict {
+        let story = "key 5 value 17 acked at offset 12 (op 31) was read by nobody. It was gone.\x1b[2J";
+        verdict(
+            Valid::False,
+            &["lost-write: key 5 ...", "faults: kill of n2 did not take effect"],
+            &[
+                ("int-send-skip", anomaly(1200, true, Severity::Note, &["x"])),
+                ("poll-skip", anomaly(2, false, Severity::Order, &["key 1 was skipped"])),
+                ("lost-write", anomaly(31, false, Severity::Data, &[story])),
+            ],
+        )
+    }
+
+    #[test]
+    fn an_invalid_run() {
+        let mut test = crate::record::tests::record();
+        test.config.seed = 42;
+        let report = Path::new("results/runs/broker-queue/20261129T165530Z-42/report.html");
+        insta::assert_snapshot!(summary(&bad(), Some(&test), Some(report), Paint::PLAIN), @"
+        invalid   broker queue, 9 of 12 ops ok
+          faults: kill of n2 did not take effect
+
+          lost-write        31   key 5 value 17 acked at offset 12 (op 31) was read by nobody.
+          poll-skip          2   key 1 was skipped
+          int-send-skip   1200   allowed
+
+        seed     42
+        report   results/runs/broker-queue/20261129T165530Z-42/report.html
+        again    riprap test --nemesis kill --seed 42
+        ");
+    }
+
+    #[test]
+    fn a_checked_history() {
+        insta::assert_snapshot!(summary(&verdict(Valid::True, &[], &[]), None, None, Paint::PLAIN), @"valid   9 of 12 ops ok");
+        let unknown = verdict(Valid::Unknown, &["vacuous: no poll returned: nobody looked"], &[]);
+        insta::assert_snapshot!(summary(&unknown, None, None, Paint::PLAIN), @"
+        unknown   9 of 12 ops ok
+          vacuous: no poll returned: nobody looked
+        ");
+    }
+
+    #[test]
+    fn colours_only_if_asked_for() {
+        assert!(!summary(&bad(), None, None, Paint::PLAIN).contains('\x1b'));
+        assert!(summary(&bad(), None, None, Paint::COLOURS).starts_with("\x1b[1;31minvalid\x1b[0m"));
+    }
 }

@@ -170,3 +170,108 @@ fn readable(json: &Json, depth: usize) -> String {
     };
     if depth == 0 { text } else { format!("({text})") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use riprap_checker::Valid;
+    use riprap_core::op::{Extra, Op, OpError};
+    use riprap_core::{F, op};
+    use serde_json::json;
+
+    static KILL: FaultInfo =
+        FaultInfo { name: "kill", doc: "", strike_f: "kill", heal_f: "restart", shapes: &[] };
+    static CUT: FaultInfo =
+        FaultInfo { name: "partition", doc: "", strike_f: "cut", heal_f: "heal", shapes: &[] };
+
+    fn nemesis(time_ns: i64, kind: Kind, f: &str, value: Json) -> Op {
+        let value = if value.is_null() { OpValue::None } else { OpValue::Json(value) };
+        let (process, f, extra) = (op::Process::Nemesis, F::from_name(f), Extra::default());
+        Op { index: 0, time_ns, process, kind, f, value, extra }
+    }
+
+    /// The invocation and the completion of one op, a nanosecond apart.
+    fn act(time_ns: i64, f: &str, aim: Json, effect: Json) -> [Op; 2] {
+        [nemesis(time_ns, Kind::Invoke, f, aim), nemesis(time_ns + 1, Kind::Info, f, effect)]
+    }
+
+    #[test]
+    fn strikes_last_until_they_are_healed() {
+        let hit = |evidence: &str| json!({"took_effect": true, "evidence": evidence});
+        let mut ops = Vec::new();
+        ops.extend(act(10, "kill", json!(["n2"]), hit("gone")));
+        ops.extend(act(
+            20,
+            "cut",
+            json!({"from": "n1"}),
+            json!({"took_effect": false, "evidence": "still there"}),
+        ));
+        ops.extend(act(30, "restart", Json::Null, hit("back")));
+        ops.extend(act(40, "kill", json!(["n1"]), hit("gone")));
+        ops.extend(act(50, "restart", Json::Null, hit("back")));
+        let mut failed = act(60, "kill", json!(["n3"]), Json::Null);
+        let message = "no such process".to_owned();
+        failed[1].extra.error = Some(OpError { code: "cluster".to_owned(), definite: false, message });
+        ops.extend(failed);
+        ops.push(nemesis(70, Kind::Invoke, "kill", json!(["n1"])));
+        let faults = Faults::of(&ops.into_iter().collect(), &[&KILL, &CUT]);
+
+        let seen: Vec<_> = faults
+            .spans()
+            .into_iter()
+            .map(|(name, span)| (name, span.from_ns, span.until_ns, span.took_effect, brief(&span.evidence)))
+            .collect();
+        let expected = [
+            ("kill", 10, Some(31), Some(true), "gone"),
+            ("partition", 20, None, Some(false), "still there"),
+            ("kill", 40, Some(51), Some(true), "gone"),
+            ("kill", 60, Some(70), Some(false), "cluster: no such process"),
+            ("kill", 70, None, None, "nothing"),
+        ];
+        assert_eq!(
+            seen,
+            expected.map(|(name, from, until, took, evidence)| (
+                name,
+                from,
+                until,
+                took,
+                evidence.to_owned()
+            ))
+        );
+        assert_eq!((faults.0["kill"].strikes, faults.0["kill"].took_effect), (4, 2));
+
+        let verdict = faults.verdict();
+        assert_eq!(verdict.valid, Valid::Unknown);
+        let expected = [
+            "faults: partition of from: n1 at 0.0 s did not take effect: still there",
+            "faults: kill of n3 at 0.0 s did not take effect: cluster: no such process",
+            "faults: kill of n1 at 0.0 s: nobody saw whether it took effect",
+        ];
+        assert_eq!(verdict.why, expected);
+
+        let json = serde_json::to_value(&faults).expect("it is JSON");
+        assert_eq!(json["kill"]["spans"][0]["until"], 31);
+        assert_eq!(serde_json::from_value::<Faults>(json).expect("it is read back"), faults);
+    }
+
+    #[test]
+    fn no_strike_no_fault() {
+        let ops = act(10, "restart", Json::Null, Json::Null);
+        let faults = Faults::of(&ops.into_iter().collect(), &[&KILL, &CUT]);
+        assert_eq!(faults, Faults::default());
+        assert_eq!(faults.verdict(), Verdict::default());
+    }
+
+    #[test]
+    fn json_for_humans() {
+        let check = |json: Json, expected: &str| assert_eq!(brief(&json), expected);
+        check(json!(["n1", "n2"]), "n1, n2");
+        check(
+            json!({"halves": [["n1"], ["n2", "n3"]], "heals": false}),
+            "halves: ((n1), (n2, n3)); heals: false",
+        );
+        check(Json::Null, "nothing");
+        check(json!("two\nlines"), "two lines");
+        assert_eq!(brief(&json!("x".repeat(1_000))).len(), 243);
+    }
+}

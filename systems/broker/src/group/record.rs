@@ -1,0 +1,390 @@
+//! What a coordinator keeps in its partition of `__consumer_offsets`: committed offsets, and the groups themselves.
+//!
+//! ```text
+//! offset key    := 1:i16 group:string topic:string partition:i32
+//! offset value  := 3:i16 offset:i64 leader_epoch:i32 metadata:string timestamp:i64
+//! group key     := 2:i16 group:string
+//! group value   := 3:i16 protocol_type:string generation:i32 protocol:string? leader:string? timestamp:i64 member[]
+//! member        := id:string instance:string? client_id:string client_host:string rebalance_timeout_ms:i32
+//!                  session_timeout_ms:i32 subscription:bytes assignment:bytes
+//! string        := length:i16 byte*      bytes, [] := length:i32 ...      ? := length -1 is null
+//! ```
+//!
+//! A record without a value removes what its key names. The layout is Kafka's, so that its tools can print the topic
+//! of a bundled broker; timestamps are -1, because nobody here reads them.
+//! Source: Kafka's message definitions OffsetCommitKey/Value, GroupMetadataKey/Value; KIP-915 for the versions.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// A key and its value, none to remove it: one record of `__consumer_offsets`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// What the record is about.
+    pub key: Bytes,
+    /// Its new state.
+    pub value: Option<Bytes>,
+}
+
+/// Why a record of `__consumer_offsets` cannot be understood.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RecordError {
+    /// A later version than this broker writes, or no such record.
+    #[error("{what} of version {version}; {known} is known")]
+    Version {
+        /// Which part.
+        what: &'static str,
+        /// What it says.
+        version: i16,
+        /// What would have been right.
+        known: &'static str,
+    },
+    /// The bytes end too early.
+    #[error("{0} ends too early")]
+    Short(&'static str),
+    /// The bytes go on after the end.
+    #[error("{what}: {count} bytes too many")]
+    Long {
+        /// Which part.
+        what: &'static str,
+        /// How many are left.
+        count: usize,
+    },
+    /// A string is not UTF-8, or is null where it may not be.
+    #[error("{0}: not a string")]
+    Text(&'static str),
+}
+
+const OFFSET_KEY: i16 = 1;
+const OFFSET_VALUE: i16 = 3;
+const GROUP_KEY: i16 = 2;
+const GROUP_VALUE: i16 = 3;
+const NO_TIMESTAMP: i64 = -1;
+
+/// A partition of a topic, by name: offsets outlive a topic's id.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct TopicPartition {
+    pub(super) topic: String,
+    pub(super) partition: i32,
+}
+
+/// What a consumer committed for a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Committed {
+    pub(super) offset: i64,
+    pub(super) leader_epoch: i32,
+    pub(super) metadata: String,
+}
+
+/// What survives of a group: its latest stable generation.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) protocol_type: String,
+    pub(super) generation: i32,
+    pub(super) protocol: Option<String>,
+    pub(super) leader: Option<String>,
+    pub(super) members: BTreeMap<String, MemberSnapshot>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct MemberSnapshot {
+    pub(super) instance_id: Option<String>,
+    pub(super) client_id: String,
+    pub(super) client_host: String,
+    pub(super) rebalance_timeout_ms: i32,
+    pub(super) session_timeout_ms: i32,
+    pub(super) subscription: Bytes,
+    pub(super) assignment: Bytes,
+}
+
+/// A record as it reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Entry {
+    Offset { group: String, partition: TopicPartition, committed: Option<Committed> },
+    Group { group: String, snapshot: Option<Snapshot> },
+}
+
+impl Entry {
+    pub(super) fn to_record(&self) -> Record {
+        let mut key = BytesMut::new();
+        let mut value = BytesMut::new();
+        let is_there = match self {
+            Entry::Offset { group, partition, committed } => {
+                key.put_i16(OFFSET_KEY);
+                put_text(&mut key, group);
+                put_text(&mut key, &partition.topic);
+                key.put_i32(partition.partition);
+                if let Some(committed) = committed {
+                    put_committed(&mut value, committed);
+                }
+                committed.is_some()
+            }
+            Entry::Group { group, snapshot } => {
+                key.put_i16(GROUP_KEY);
+                put_text(&mut key, group);
+                if let Some(snapshot) = snapshot {
+                    put_snapshot(&mut value, snapshot);
+                }
+                snapshot.is_some()
+            }
+        };
+        Record { key: key.freeze(), value: is_there.then(|| value.freeze()) }
+    }
+
+    pub(super) fn from_record(key: &[u8], value: Option<&[u8]>) -> Result<Entry, RecordError> {
+        let mut key = Cursor { left: key, what: "key" };
+        let value = value.map(|value| Cursor { left: value, what: "value" });
+        match key.i16()? {
+            // Version 0 differs in nothing but what wrote it.
+            0 | OFFSET_KEY => {
+                let group = key.text()?;
+                let partition = TopicPartition { topic: key.text()?, partition: key.i32()? };
+                key.finish()?;
+                Ok(Entry::Offset { group, partition, committed: value.map(get_committed).transpose()? })
+            }
+            GROUP_KEY => {
+                let group = key.text()?;
+                key.finish()?;
+                Ok(Entry::Group { group, snapshot: value.map(get_snapshot).transpose()? })
+            }
+            version => Err(RecordError::Version { what: "key", version, known: "0 to 2" }),
+        }
+    }
+}
+
+fn put_committed(out: &mut BytesMut, committed: &Committed) {
+    out.put_i16(OFFSET_VALUE);
+    out.put_i64(committed.offset);
+    out.put_i32(committed.leader_epoch);
+    put_text(out, &committed.metadata);
+    out.put_i64(NO_TIMESTAMP);
+}
+
+fn get_committed(mut value: Cursor<'_>) -> Result<Committed, RecordError> {
+    value.version(OFFSET_VALUE, "3")?;
+    let (offset, leader_epoch, metadata) = (value.i64()?, value.i32()?, value.text()?);
+    value.i64()?;
+    value.finish()?;
+    Ok(Committed { offset, leader_epoch, metadata })
+}
+
+fn put_snapshot(out: &mut BytesMut, snapshot: &Snapshot) {
+    out.put_i16(GROUP_VALUE);
+    put_text(out, &snapshot.protocol_type);
+    out.put_i32(snapshot.generation);
+    put_nullable(out, snapshot.protocol.as_deref());
+    put_nullable(out, snapshot.leader.as_deref());
+    out.put_i64(NO_TIMESTAMP);
+    out.put_i32(i32_len(snapshot.members.len()));
+    for (id, member) in &snapshot.members {
+        put_text(out, id);
+        put_nullable(out, member.instance_id.as_deref());
+        put_text(out, &member.client_id);
+        put_text(out, &member.client_host);
+        out.put_i32(member.rebalance_timeout_ms);
+        out.put_i32(member.session_timeout_ms);
+        put_bytes(out, &member.subscription);
+        put_bytes(out, &member.assignment);
+    }
+}
+
+fn get_snapshot(mut value: Cursor<'_>) -> Result<Snapshot, RecordError> {
+    value.version(GROUP_VALUE, "3")?;
+    let protocol_type = value.text()?;
+    let generation = value.i32()?;
+    let protocol = value.nullable()?;
+    let leader = value.nullable()?;
+    value.i64()?;
+    let count = value.i32()?;
+    let mut members = BTreeMap::new();
+    // A count that lies runs into the end: nothing is reserved for it.
+    for _ in 0..count {
+        let id = value.text()?;
+        let member = MemberSnapshot {
+            instance_id: value.nullable()?,
+            client_id: value.text()?,
+            client_host: value.text()?,
+            rebalance_timeout_ms: value.i32()?,
+            session_timeout_ms: value.i32()?,
+            subscription: value.bytes()?,
+            assignment: value.bytes()?,
+        };
+        members.insert(id, member);
+    }
+    value.finish()?;
+    Ok(Snapshot { protocol_type, generation, protocol, leader, members })
+}
+
+fn put_text(out: &mut BytesMut, text: &str) {
+    out.put_i16(
+        i16::try_from(text.len()).expect("strings came over the wire, where they have the same limit"),
+    );
+    out.put_slice(text.as_bytes());
+}
+
+fn put_nullable(out: &mut BytesMut, text: Option<&str>) {
+    match text {
+        Some(text) => put_text(out, text),
+        None => out.put_i16(-1),
+    }
+}
+
+fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
+    out.put_i32(i32_len(bytes.len()));
+    out.put_slice(bytes);
+}
+
+fn i32_len(len: usize) -> i32 {
+    i32::try_from(len).expect("the coordinator's limits are far below")
+}
+
+/// What is left to read.
+struct Cursor<'a> {
+    left: &'a [u8],
+    what: &'static str,
+}
+
+impl Cursor<'_> {
+    fn i16(&mut self) -> Result<i16, RecordError> {
+        self.left.try_get_i16().map_err(|_| RecordError::Short(self.what))
+    }
+
+    fn i32(&mut self) -> Result<i32, RecordError> {
+        self.left.try_get_i32().map_err(|_| RecordError::Short(self.what))
+    }
+
+    fn i64(&mut self) -> Result<i64, RecordError> {
+        self.left.try_get_i64().map_err(|_| RecordError::Short(self.what))
+    }
+
+    fn version(&mut self, right: i16, known: &'static str) -> Result<(), RecordError> {
+        match self.i16()? {
+            version if version == right => Ok(()),
+            version => Err(RecordError::Version { what: self.what, version, known }),
+        }
+    }
+
+    fn take(&mut self, len: usize) -> Result<&[u8], RecordError> {
+        let (taken, left) = self.left.split_at_checked(len).ok_or(RecordError::Short(self.what))?;
+        self.left = left;
+        Ok(taken)
+    }
+
+    fn nullable(&mut self) -> Result<Option<String>, RecordError> {
+        let Ok(len) = usize::try_from(self.i16()?) else { return Ok(None) };
+        let what = self.what;
+        let text = std::str::from_utf8(self.take(len)?).map_err(|_| RecordError::Text(what))?;
+        Ok(Some(text.to_owned()))
+    }
+
+    fn text(&mut self) -> Result<String, RecordError> {
+        self.nullable()?.ok_or(RecordError::Text(self.what))
+    }
+
+    fn bytes(&mut self) -> Result<Bytes, RecordError> {
+        let len = usize::try_from(self.i32()?).unwrap_or(0);
+        Ok(Bytes::copy_from_slice(self.take(len)?))
+    }
+
+    fn finish(&self) -> Result<(), RecordError> {
+        match self.left.len() {
+            0 => Ok(()),
+            count => Err(RecordError::Long { what: self.what, count }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text() -> impl Strategy<Value = String> {
+        ".{0,12}"
+    }
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(Bytes::from)
+    }
+
+    fn member() -> impl Strategy<Value = MemberSnapshot> {
+        (prop::option::of(text()), text(), text(), any::<i32>(), any::<i32>(), bytes(), bytes()).prop_map(
+            |(instance_id, client_id, client_host, rebalance_timeout_ms, session_timeout_ms, s, a)| {
+                MemberSnapshot {
+                    instance_id,
+                    client_id,
+                    client_host,
+                    rebalance_timeout_ms,
+                    session_timeout_ms,
+                    subscription: s,
+                    assignment: a,
+                }
+            },
+        )
+    }
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        let committed = (any::<i64>(), any::<i32>(), text())
+            .prop_map(|(offset, leader_epoch, metadata)| Committed { offset, leader_epoch, metadata });
+        let offset = (text(), text(), any::<i32>(), prop::option::of(committed)).prop_map(
+            |(group, topic, partition, committed)| Entry::Offset {
+                group,
+                partition: TopicPartition { topic, partition },
+                committed,
+            },
+        );
+        let members = prop::collection::btree_map(text(), member(), 0..4);
+        let snapshot = (text(), any::<i32>(), prop::option::of(text()), prop::option::of(text()), members)
+            .prop_map(|(protocol_type, generation, protocol, leader, members)| Snapshot {
+                protocol_type,
+                generation,
+                protocol,
+                leader,
+                members,
+            });
+        let group = (text(), prop::option::of(snapshot))
+            .prop_map(|(group, snapshot)| Entry::Group { group, snapshot });
+        prop_oneof![offset, group]
+    }
+
+    proptest! {
+        #[test]
+        fn reads_what_it_wrote_and_nothing_shorter_or_longer(entry in entry(), cut in any::<prop::sample::Index>()) {
+            let Record { key, value } = entry.to_record();
+            prop_assert_eq!(Entry::from_record(&key, value.as_deref()), Ok(entry));
+            prop_assert!(Entry::from_record(&key[..cut.index(key.len())], value.as_deref()).is_err());
+            if let Some(value) = value {
+                prop_assert!(Entry::from_record(&key, Some(&value[..cut.index(value.len())])).is_err());
+                let longer = [&value[..], &[0]].concat();
+                prop_assert!(Entry::from_record(&key, Some(&longer)).is_err());
+            }
+        }
+
+        #[test]
+        fn hostile_bytes_are_refused_or_read(
+            version in 0_i16..5,
+            key in prop::collection::vec(any::<u8>(), 0..40),
+            value in prop::option::of(prop::collection::vec(any::<u8>(), 0..80)),
+        ) {
+            let key = [&version.to_be_bytes()[..], &key].concat();
+            let value = value.map(|value| [&3_i16.to_be_bytes()[..], &value].concat());
+            Entry::from_record(&key, value.as_deref()).ok();
+        }
+    }
+
+    #[test]
+    fn layout_is_as_documented() {
+        let record = Entry::Offset {
+            group: "g".to_owned(),
+            partition: TopicPartition { topic: "t".to_owned(), partition: 2 },
+            committed: Some(Committed { offset: 7, leader_epoch: 1, metadata: "m".to_owned() }),
+        }
+        .to_record();
+        assert_eq!(&record.key[..], b"\0\x01\0\x01g\0\x01t\0\0\0\x02");
+        assert_eq!(
+            &record.value.expect("a value")[..],
+            b"\0\x03\0\0\0\0\0\0\0\x07\0\0\0\x01\0\x01m\xff\xff\xff\xff\xff\xff\xff\xff"
+        );
+    }
+}

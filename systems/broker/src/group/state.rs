@@ -1,0 +1,570 @@
+//! One group: its members, what state it is in, and what is left of it when its coordinator fails.
+//!
+//! ```text
+//! Empty ------> Preparing ----> Completing ----> Stable
+//!   ^  a member   | ^  everybody   |  |  the leader's  |
+//!   |  joins      | |  joined, or  |  |  assignment    |
+//!   +-------------+ |  time is up  |  |  is committed  |
+//!    nobody is left +--------------+--+----------------+
+//!                    a member joins anew, leaves or dies
+//! ```
+//!
+//! A generation begins when joining ends. It is stable once its assignment is committed to the log, so that two
+//! coordinators cannot disagree about who owns what in it.
+
+use super::GroupConfig;
+use super::offsets::Offsets;
+use super::outbox::{Outbox, Then, store_error};
+use super::record::{Entry, MemberSnapshot, Snapshot};
+use super::{ReplyTo, Response};
+use bytes::Bytes;
+use riprap_protocol::ErrorCode;
+use riprap_protocol::messages::{
+    DescribeGroupsResponseGroup, DescribeGroupsResponseMember, JoinGroupResponse, ListGroupsResponseGroup,
+    SyncGroupResponse,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const NS_PER_MS: u64 = 1_000_000;
+
+/// What one input's handling may use.
+pub(super) struct Turn<'a> {
+    pub(super) now_ns: u64,
+    pub(super) config: &'a GroupConfig,
+    pub(super) outbox: &'a mut Outbox,
+}
+
+impl Turn<'_> {
+    pub(super) fn after_ms(&self, ms: u64) -> u64 {
+        self.now_ns.saturating_add(ms.saturating_mul(NS_PER_MS))
+    }
+
+    /// Appends records of a group; a wait for them is given up after the configured time.
+    pub(super) fn append(&mut self, group: &str, entries: &[Entry], then: Then) {
+        let give_up_at_ns = self.after_ms(self.config.commit_timeout_ms);
+        self.outbox.append(give_up_at_ns, group, entries, then);
+    }
+
+    pub(super) fn refuse_join(&mut self, to: ReplyTo, member_id: &str, code: ErrorCode) {
+        let response = JoinGroupResponse {
+            error_code: code,
+            generation_id: -1,
+            protocol_name: Some(String::new()),
+            member_id: member_id.to_owned(),
+            ..JoinGroupResponse::default()
+        };
+        self.outbox.reply(to, Response::JoinGroup(response));
+    }
+
+    pub(super) fn refuse_sync(&mut self, to: ReplyTo, code: ErrorCode) {
+        let response = SyncGroupResponse { error_code: code, ..SyncGroupResponse::default() };
+        self.outbox.reply(to, Response::SyncGroup(response));
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// No members; there may be offsets.
+    Empty {
+        since_ns: u64,
+    },
+    /// Members are asked to join the next generation, and are answered together.
+    Preparing {
+        until_ns: u64,
+        gathering: Option<Gathering>,
+    },
+    /// The generation's leader is to say who owns what.
+    Completing {
+        /// Whether it has said so, and the log has not yet.
+        is_storing: bool,
+    },
+    Stable,
+    /// Being deleted; refuses everything.
+    Dead,
+}
+
+/// A group that was empty waits for its first members to come together: each one that comes extends the wait.
+/// Source: KIP-134.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Gathering {
+    /// By how much the wait may still be extended.
+    pub(super) left_ns: u64,
+    /// Whether somebody came since it was last extended.
+    pub(super) has_newcomer: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) instance_id: Option<String>,
+    pub(super) client_id: String,
+    pub(super) client_host: String,
+    pub(super) session_timeout_ms: u64,
+    pub(super) rebalance_timeout_ms: u64,
+    /// What it can do, what it likes most first, with what it wants of each.
+    pub(super) protocols: Vec<(String, Bytes)>,
+    pub(super) assignment: Bytes,
+    /// A join that waits for its answer.
+    pub(super) joining: Option<ReplyTo>,
+    /// A sync that waits for its answer.
+    pub(super) syncing: Option<ReplyTo>,
+    /// Whether it has not had its first answer: it cannot send heartbeats.
+    pub(super) is_new: bool,
+    pub(super) expires_at_ns: u64,
+}
+
+impl Member {
+    /// When it is dead unless something comes. Who waits for an answer cannot send heartbeats.
+    fn deadline_ns(&self) -> Option<u64> {
+        let waits = self.joining.is_some() || self.syncing.is_some();
+        (self.is_new || !waits).then_some(self.expires_at_ns)
+    }
+
+    pub(super) fn touch(&mut self, now_ns: u64) {
+        self.expires_at_ns = now_ns.saturating_add(self.session_timeout_ms.saturating_mul(NS_PER_MS));
+    }
+
+    pub(super) fn supports(&self, protocol: &str) -> bool {
+        self.protocols.iter().any(|(name, _)| name == protocol)
+    }
+
+    /// What it wants of a protocol; nothing if it does not know it.
+    pub(super) fn subscription(&self, protocol: Option<&str>) -> Bytes {
+        let wanted = self.protocols.iter().find(|(name, _)| Some(name.as_str()) == protocol);
+        wanted.map(|(_, subscription)| subscription.clone()).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) id: String,
+    pub(super) state: State,
+    pub(super) generation: i32,
+    pub(super) protocol_type: Option<String>,
+    pub(super) protocol: Option<String>,
+    pub(super) leader: Option<String>,
+    pub(super) members: BTreeMap<String, Member>,
+    /// Static members: instance id -> member id.
+    pub(super) statics: BTreeMap<String, String>,
+    /// Ids that were given out and not used yet, and when they are forgotten.
+    pub(super) promised: BTreeMap<String, u64>,
+    /// Members that have not asked for their assignment in this generation, and when they are given up.
+    pub(super) unsynced: BTreeSet<String>,
+    pub(super) sync_until_ns: u64,
+    pub(super) offsets: Offsets,
+    /// Records of it that are on their way to the log.
+    pub(super) in_flight: usize,
+}
+
+impl Group {
+    pub(super) fn new(id: &str, now_ns: u64) -> Group {
+        Group {
+            id: id.to_owned(),
+            state: State::Empty { since_ns: now_ns },
+            generation: 0,
+            protocol_type: None,
+            protocol: None,
+            leader: None,
+            members: BTreeMap::new(),
+            statics: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            unsynced: BTreeSet::new(),
+            sync_until_ns: 0,
+            offsets: Offsets::default(),
+            in_flight: 0,
+        }
+    }
+
+    /// Whether nothing would be missed without it: it left nothing in the log either.
+    pub(super) fn is_forgettable(&self) -> bool {
+        matches!(self.state, State::Empty { .. })
+            && self.generation == 0
+            && self.in_flight == 0
+            && self.promised.is_empty()
+            && self.offsets.is_empty()
+    }
+
+    /// Checks that a request comes from a member, and not from a former life of one.
+    pub(super) fn check_member(&self, member_id: &str, instance_id: Option<&str>) -> Result<(), ErrorCode> {
+        if let Some(instance_id) = instance_id {
+            match self.statics.get(instance_id) {
+                Some(current) if current != member_id => return Err(ErrorCode::FENCED_INSTANCE_ID),
+                Some(_) => {}
+                None => return Err(ErrorCode::UNKNOWN_MEMBER_ID),
+            }
+        }
+        if self.members.contains_key(member_id) { Ok(()) } else { Err(ErrorCode::UNKNOWN_MEMBER_ID) }
+    }
+
+    pub(super) fn check_generation(&self, generation: i32) -> Result<(), ErrorCode> {
+        if generation == self.generation { Ok(()) } else { Err(ErrorCode::ILLEGAL_GENERATION) }
+    }
+
+    pub(super) fn touch(&mut self, member_id: &str, now_ns: u64) {
+        if let Some(member) = self.members.get_mut(member_id) {
+            member.touch(now_ns);
+        }
+    }
+
+    /// How long members may take to join: as long as the slowest asks for.
+    pub(super) fn rebalance_timeout_ms(&self) -> u64 {
+        self.members.values().map(|member| member.rebalance_timeout_ms).max().unwrap_or(0)
+    }
+
+    /// Takes a member or a promised id out; whoever waits there is told.
+    pub(super) fn take_out(&mut self, member_id: &str, turn: &mut Turn<'_>) {
+        self.promised.remove(member_id);
+        self.unsynced.remove(member_id);
+        let Some(member) = self.members.remove(member_id) else { return };
+        if let Some(instance_id) = &member.instance_id {
+            self.statics.remove(instance_id);
+        }
+        if let Some(to) = member.joining {
+            turn.refuse_join(to, "", ErrorCode::UNKNOWN_MEMBER_ID);
+        }
+        if let Some(to) = member.syncing {
+            turn.refuse_sync(to, ErrorCode::UNKNOWN_MEMBER_ID);
+        }
+        if self.leader.as_deref() == Some(member_id) {
+            self.leader = self.members.keys().next().cloned();
+        }
+    }
+
+    /// Takes a member out and does what follows from it.
+    pub(super) fn remove(&mut self, member_id: &str, turn: &mut Turn<'_>) {
+        let was_member = self.members.contains_key(member_id);
+        self.take_out(member_id, turn);
+        match self.state {
+            State::Preparing { .. } => self.advance_join(turn),
+            State::Completing { .. } | State::Stable if was_member => self.prepare(turn),
+            _ => {}
+        }
+    }
+
+    /// Asks everybody to join the next generation.
+    pub(super) fn prepare(&mut self, turn: &mut Turn<'_>) {
+        if matches!(self.state, State::Completing { .. }) {
+            self.drop_assignment(ErrorCode::REBALANCE_IN_PROGRESS, turn);
+        }
+        self.unsynced.clear();
+        let timeout_ms = self.rebalance_timeout_ms();
+        self.state = if matches!(self.state, State::Empty { .. }) {
+            let delay_ms = turn.config.initial_rebalance_delay_ms;
+            let left_ns = timeout_ms.saturating_sub(delay_ms).saturating_mul(NS_PER_MS);
+            let gathering = Some(Gathering { left_ns, has_newcomer: false });
+            State::Preparing { until_ns: turn.after_ms(delay_ms), gathering }
+        } else {
+            State::Preparing { until_ns: turn.after_ms(timeout_ms), gathering: None }
+        };
+        self.advance_join(turn);
+    }
+
+    /// Ends the wait for joins if everybody is there, or if its time is up.
+    pub(super) fn advance_join(&mut self, turn: &mut Turn<'_>) {
+        let State::Preparing { until_ns, gathering } = &mut self.state else { return };
+        let is_due = *until_ns <= turn.now_ns;
+        match gathering {
+            Some(gathering) if is_due && gathering.has_newcomer && gathering.left_ns > 0 => {
+                let delay_ns =
+                    turn.config.initial_rebalance_delay_ms.saturating_mul(NS_PER_MS).min(gathering.left_ns);
+                gathering.left_ns -= delay_ns;
+                gathering.has_newcomer = false;
+                *until_ns = turn.now_ns.saturating_add(delay_ns);
+            }
+            Some(_) if is_due => self.complete_join(turn),
+            Some(_) => {}
+            None => {
+                let everybody = self.members.values().all(|member| member.joining.is_some());
+                if is_due || everybody && self.promised.is_empty() {
+                    self.complete_join(turn);
+                }
+            }
+        }
+    }
+
+    /// Begins the next generation with those who joined.
+    fn complete_join(&mut self, turn: &mut Turn<'_>) {
+        // A static member may be away for its session timeout and keep its place. Source: KIP-345.
+        let absent = |member: &Member| member.joining.is_none() && member.instance_id.is_none();
+        let gone: Vec<String> =
+            self.members.iter().filter(|(_, m)| absent(m)).map(|(id, _)| id.clone()).collect();
+        for member_id in gone {
+            self.take_out(&member_id, turn);
+        }
+        if !self.elect_leader() {
+            // Static members alone, all of them away: wait until they come or their sessions end.
+            const SHORTEST_WAIT_MS: u64 = 1000;
+            let wait_ms = self.rebalance_timeout_ms().max(SHORTEST_WAIT_MS);
+            self.state = State::Preparing { until_ns: turn.after_ms(wait_ms), gathering: None };
+            return;
+        }
+        self.generation += 1;
+        self.unsynced.clear();
+        if self.members.is_empty() {
+            self.protocol = None;
+            self.state = State::Empty { since_ns: turn.now_ns };
+            self.store(Then::Emptied, &BTreeMap::new(), turn);
+            return;
+        }
+        self.protocol = self.select_protocol();
+        self.state = State::Completing { is_storing: false };
+        self.unsynced = self.members.keys().cloned().collect();
+        self.sync_until_ns = turn.after_ms(self.rebalance_timeout_ms());
+        for member_id in self.unsynced.clone() {
+            self.answer_join(&member_id, turn);
+            let member = self.members.get_mut(&member_id).expect("just listed");
+            member.is_new = false;
+            member.touch(turn.now_ns);
+        }
+    }
+
+    /// Makes sure that the leader is among those who joined. False if members are left and none of them joined.
+    fn elect_leader(&mut self) -> bool {
+        let joined = |id: &String| self.members.get(id).is_some_and(|member| member.joining.is_some());
+        if !self.leader.as_ref().is_some_and(joined) {
+            match self.members.keys().find(|id| joined(id)) {
+                Some(id) => self.leader = Some(id.clone()),
+                None if self.members.is_empty() => self.leader = None,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// The protocol that most members like most, of those that all of them know; the leader decides a draw.
+    pub(super) fn select_protocol(&self) -> Option<String> {
+        let known_to_all = |name: &str| self.members.values().all(|member| member.supports(name));
+        let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
+        for member in self.members.values() {
+            if let Some((name, _)) = member.protocols.iter().find(|(name, _)| known_to_all(name)) {
+                *votes.entry(name).or_default() += 1;
+            }
+        }
+        let most = votes.values().max()?;
+        let leader = self.leader.as_ref().and_then(|id| self.members.get(id));
+        let preferred =
+            leader.into_iter().flat_map(|leader| &leader.protocols).map(|(name, _)| name.as_str());
+        preferred.chain(votes.keys().copied()).find(|name| votes.get(name) == Some(most)).map(str::to_owned)
+    }
+
+    /// Gives up the assignment of a generation that did not become stable; whoever waits for it is told why.
+    pub(super) fn drop_assignment(&mut self, code: ErrorCode, turn: &mut Turn<'_>) {
+        for member in self.members.values_mut() {
+            member.assignment = Bytes::new();
+            if let Some(to) = member.syncing.take() {
+                turn.refuse_sync(to, code);
+                member.touch(turn.now_ns);
+            }
+        }
+    }
+
+    /// Writes the group down, with these assignments.
+    pub(super) fn store(&mut self, then: Then, assignments: &BTreeMap<String, Bytes>, turn: &mut Turn<'_>) {
+        let members = self.members.iter().map(|(id, member)| {
+            let snapshot = MemberSnapshot {
+                instance_id: member.instance_id.clone(),
+                client_id: member.client_id.clone(),
+                client_host: member.client_host.clone(),
+                rebalance_timeout_ms: i32::try_from(member.rebalance_timeout_ms).unwrap_or(i32::MAX),
+                session_timeout_ms: i32::try_from(member.session_timeout_ms).unwrap_or(i32::MAX),
+                subscription: member.subscription(self.protocol.as_deref()),
+                assignment: assignments.get(id).cloned().unwrap_or_default(),
+            };
+            (id.clone(), snapshot)
+        });
+        let snapshot = Snapshot {
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            generation: self.generation,
+            protocol: self.protocol.clone(),
+            leader: self.leader.clone(),
+            members: members.collect(),
+        };
+        self.in_flight += 1;
+        turn.append(&self.id, &[Entry::Group { group: self.id.clone(), snapshot: Some(snapshot) }], then);
+    }
+
+    /// Takes over what the log says; none is that the group was deleted.
+    pub(super) fn load(&mut self, snapshot: Option<Snapshot>) {
+        let snapshot = snapshot.unwrap_or_default();
+        self.generation = snapshot.generation;
+        self.protocol_type = Some(snapshot.protocol_type).filter(|it| !it.is_empty());
+        self.protocol = snapshot.protocol;
+        self.leader = snapshot.leader;
+        let ms = |ms: i32| u64::try_from(ms).unwrap_or(0);
+        let members = snapshot.members.into_iter().map(|(id, member)| {
+            let member = Member {
+                instance_id: member.instance_id,
+                client_id: member.client_id,
+                client_host: member.client_host,
+                session_timeout_ms: ms(member.session_timeout_ms),
+                rebalance_timeout_ms: ms(member.rebalance_timeout_ms),
+                protocols: vec![(self.protocol.clone().unwrap_or_default(), member.subscription)],
+                assignment: member.assignment,
+                joining: None,
+                syncing: None,
+                is_new: false,
+                expires_at_ns: 0,
+            };
+            (id, member)
+        });
+        self.members = members.collect();
+        let instances = self.members.iter().filter_map(|(id, m)| Some((m.instance_id.clone()?, id.clone())));
+        self.statics = instances.collect();
+        self.state = if self.members.is_empty() { State::Empty { since_ns: 0 } } else { State::Stable };
+    }
+
+    /// Starts the clocks of a group that was loaded.
+    pub(super) fn wake_up(&mut self, turn: &mut Turn<'_>) {
+        if let State::Empty { since_ns } = &mut self.state {
+            *since_ns = turn.now_ns;
+        }
+        for member in self.members.values_mut() {
+            member.touch(turn.now_ns);
+        }
+        if self.members.len() > turn.config.max_members {
+            self.prepare(turn);
+        }
+    }
+
+    /// When something is to happen by itself.
+    pub(super) fn deadline_ns(&self, config: &GroupConfig) -> Option<u64> {
+        let of_state = match self.state {
+            State::Empty { since_ns } if self.in_flight == 0 && self.promised.is_empty() => {
+                Some(since_ns.saturating_add(config.retention_ms.saturating_mul(NS_PER_MS)))
+            }
+            State::Preparing { until_ns, .. } => Some(until_ns),
+            _ => None,
+        };
+        let of_members = self.members.values().filter_map(Member::deadline_ns).min();
+        let of_promises = self.promised.values().copied().min();
+        let of_syncs = (!self.unsynced.is_empty()).then_some(self.sync_until_ns);
+        [of_state, of_members, of_promises, of_syncs].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(super) fn tick(&mut self, turn: &mut Turn<'_>) {
+        let due = |at_ns: u64| at_ns <= turn.now_ns;
+        let promises = self.promised.iter().filter(|(_, at_ns)| due(**at_ns)).map(|(id, _)| id.clone());
+        let members = self.members.iter().filter(|(_, m)| m.deadline_ns().is_some_and(due));
+        let expired: Vec<String> = promises.chain(members.map(|(id, _)| id.clone())).collect();
+        for member_id in expired {
+            // The end of one session may have answered others, and an answer begins a new session.
+            let is_still =
+                self.members.get(&member_id).is_none_or(|m| m.deadline_ns().is_some_and(due_at(turn)));
+            if is_still {
+                self.remove(&member_id, turn);
+            }
+        }
+        if !self.unsynced.is_empty() && self.sync_until_ns <= turn.now_ns {
+            for member_id in std::mem::take(&mut self.unsynced) {
+                self.take_out(&member_id, turn);
+            }
+            self.prepare(turn);
+        }
+        self.advance_join(turn);
+        if let State::Empty { .. } = self.state
+            && self.deadline_ns(turn.config).is_some_and(due_at(turn))
+        {
+            self.delete(None, turn);
+        }
+    }
+
+    /// Removes the group and its offsets from the log, and from memory once that is committed.
+    pub(super) fn delete(&mut self, answer: Option<ReplyTo>, turn: &mut Turn<'_>) {
+        let mut entries = self.offsets.tombstones(&self.id);
+        entries.push(Entry::Group { group: self.id.clone(), snapshot: None });
+        self.state = State::Dead;
+        self.in_flight += 1;
+        turn.append(&self.id, &entries, Then::Delete { answer });
+    }
+
+    /// A deletion could not be written down: the group lives on.
+    pub(super) fn undelete(&mut self, turn: &Turn<'_>) {
+        self.state = State::Empty { since_ns: turn.now_ns };
+    }
+
+    /// Tells everybody who waits in it that this is no longer the place to ask.
+    pub(super) fn resign(&mut self, turn: &mut Turn<'_>) {
+        for (id, member) in &mut self.members {
+            if let Some(to) = member.joining.take() {
+                turn.refuse_join(to, id, ErrorCode::NOT_COORDINATOR);
+            }
+            if let Some(to) = member.syncing.take() {
+                turn.refuse_sync(to, ErrorCode::NOT_COORDINATOR);
+            }
+        }
+    }
+
+    /// The log took the generation's assignment, or refused it.
+    pub(super) fn assigned(
+        &mut self,
+        generation: i32,
+        assignments: &BTreeMap<String, Bytes>,
+        outcome: Result<(), ErrorCode>,
+        turn: &mut Turn<'_>,
+    ) {
+        // A member may have come or gone in the meantime: then the next generation is on its way.
+        if !matches!(self.state, State::Completing { .. }) || generation != self.generation {
+            return;
+        }
+        match outcome {
+            Ok(()) => {
+                self.state = State::Stable;
+                for (id, member) in &mut self.members {
+                    member.assignment = assignments.get(id).cloned().unwrap_or_default();
+                }
+                for member_id in self.members.keys().cloned().collect::<Vec<_>>() {
+                    self.answer_sync(&member_id, turn);
+                }
+            }
+            Err(code) => {
+                self.drop_assignment(store_error(code), turn);
+                self.prepare(turn);
+            }
+        }
+    }
+
+    pub(super) fn name_of_state(&self) -> &'static str {
+        match self.state {
+            State::Empty { .. } => "Empty",
+            State::Preparing { .. } => "PreparingRebalance",
+            State::Completing { .. } => "CompletingRebalance",
+            State::Stable => "Stable",
+            State::Dead => "Dead",
+        }
+    }
+
+    pub(super) fn listed(&self) -> ListGroupsResponseGroup {
+        ListGroupsResponseGroup {
+            group_id: self.id.clone(),
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            group_state: self.name_of_state().to_owned(),
+            group_type: "classic".to_owned(),
+        }
+    }
+
+    pub(super) fn described(&self) -> DescribeGroupsResponseGroup {
+        let stable = self.protocol.as_deref().filter(|_| self.state == State::Stable);
+        let members = self.members.iter().map(|(id, member)| DescribeGroupsResponseMember {
+            member_id: id.clone(),
+            group_instance_id: member.instance_id.clone(),
+            client_id: member.client_id.clone(),
+            client_host: member.client_host.clone(),
+            member_metadata: member.subscription(stable),
+            member_assignment: stable.map(|_| member.assignment.clone()).unwrap_or_default(),
+        });
+        DescribeGroupsResponseGroup {
+            group_id: self.id.clone(),
+            group_state: self.name_of_state().to_owned(),
+            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            protocol_data: stable.unwrap_or_default().to_owned(),
+            members: members.collect(),
+            ..DescribeGroupsResponseGroup::default()
+        }
+    }
+}
+
+/// Whether a time has come.
+fn due_at(turn: &Turn<'_>) -> impl Fn(u64) -> bool + use<> {
+    let now_ns = turn.now_ns;
+    move |at_ns| at_ns <= now_ns
+}

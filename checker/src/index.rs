@@ -52,6 +52,8 @@ pub(crate) mod seen {
     pub(crate) const SENT: u8 = SENT_OK | SENT_INFO | SENT_FAIL;
     /// By a poll that did not end in `ok`.
     pub(crate) const READ_OTHERWISE: u8 = 8;
+    /// By a poll that did not say at which offset.
+    pub(crate) const READ_NOWHERE: u8 = 16;
 }
 
 /// One key's share of the columns.
@@ -277,6 +279,8 @@ impl<'h> Index<'h> {
                         }
                         if offset.0 >= 0 {
                             slots.note(key.slot(*offset), id, &mut more);
+                        } else {
+                            seen[id as usize].fetch_or(seen::READ_NOWHERE, Relaxed);
                         }
                     }
                 }

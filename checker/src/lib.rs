@@ -12,8 +12,10 @@
 //! ```
 
 mod checks;
+mod form;
 mod found;
 mod index;
+pub mod mini;
 mod options;
 mod parallel;
 mod proof;
@@ -31,33 +33,49 @@ use riprap_core::History;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Judges a history.
+///
+/// A check that breaks makes the verdict `unknown` at best, as does a history that contradicts itself or shows nothing;
+/// what the other checks find is still told.
 pub fn check(history: &History, options: &Options) -> Verdict {
     let mut verdict = Verdict { stats: stats::stats(history), ..Verdict::default() };
+    match catch_unwind(AssertUnwindSafe(|| Index::new(history))) {
+        Err(panic) => verdict = verdict.merge(Verdict::unknown("index", broke(&*panic))),
+        Ok(index) => {
+            verdict = verdict.merge(judge(&index, options)).merge(form::judge(&index, options));
+        }
+    }
     if options.vacuity
         && let Some(why) = stats::vacuity(&verdict.stats)
     {
         verdict = verdict.merge(Verdict::unknown("vacuous", why));
     }
-    let index = Index::new(history);
-    for checker in registry::ALL {
+    verdict
+}
+
+/// What the checks find, each by itself.
+fn judge(index: &Index<'_>, options: &Options) -> Verdict {
+    let found = parallel::all(registry::ALL.len(), index.history.len(), |n| {
+        let checker = registry::ALL[n];
         // A check that breaks says nothing, and its silence must not pass for a clean history.
-        match catch_unwind(AssertUnwindSafe(|| (checker.run)(&index, options))) {
-            Err(panic) => verdict = verdict.merge(Verdict::unknown(checker.name, broke(&*panic))),
+        catch_unwind(AssertUnwindSafe(|| (checker.run)(index, options))).map_err(|panic| broke(&*panic))
+    });
+    let mut verdict = Verdict::default();
+    let mut broken = Vec::new();
+    for (checker, found) in registry::ALL.iter().zip(found) {
+        match found {
+            Err(why) => broken.push(Verdict::unknown(checker.name, why)),
             Ok(found) => {
-                for (info, anomaly) in found {
-                    let valid = if anomaly.allowed { Valid::True } else { Valid::False };
-                    let why = (!anomaly.allowed).then(|| why(info.name, &anomaly));
-                    verdict = verdict.merge(Verdict {
-                        valid,
-                        why: why.into_iter().collect(),
-                        anomalies: [(info.name.to_owned(), anomaly)].into(),
-                        ..Verdict::default()
-                    });
-                }
+                verdict
+                    .anomalies
+                    .extend(found.into_iter().map(|(info, found)| (info.name.to_owned(), found)));
             }
         }
     }
-    verdict
+    verdict.why = verdict.forbidden().map(|(name, anomaly)| why(name, anomaly)).collect();
+    if !verdict.why.is_empty() {
+        verdict.valid = Valid::False;
+    }
+    Verdict::compose(std::iter::once(verdict).chain(broken))
 }
 
 fn why(name: &str, anomaly: &Anomaly) -> String {

@@ -9,20 +9,23 @@ use std::thread;
 const MAX_THREADS: usize = 16;
 /// Pieces for each thread, so that one heavy piece does not leave the others idle.
 const PIECES_PER_THREAD: usize = 16;
+/// Less than this is done sooner than a thread is started.
+const MIN_WORK: usize = 1024;
 
 /// Computes `each` for pieces that together cover `0..len`; the results are in the pieces' order.
 pub(crate) fn pieces<T: Send>(len: usize, each: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     // How the work is cut must not be seen in the outcome, and costs nothing where there is little.
-    let size = len.div_ceil(threads * PIECES_PER_THREAD).max(1024);
+    let size = len.div_ceil(threads * PIECES_PER_THREAD).max(MIN_WORK);
     let count = len.div_ceil(size);
-    all(count, |piece| each(piece * size..((piece + 1) * size).min(len)))
+    all(count, len, |piece| each(piece * size..((piece + 1) * size).min(len)))
 }
 
 /// Computes `each` for every number below `count`; the results are in their order. A panic of one goes on in the caller.
-pub(crate) fn all<T: Send>(count: usize, each: impl Fn(usize) -> T + Sync) -> Vec<T> {
+/// `work` is how many things all of them together look at.
+pub(crate) fn all<T: Send>(count: usize, work: usize, each: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(count);
-    if threads <= 1 {
+    if threads <= 1 || work <= MIN_WORK {
         return (0..count).map(each).collect();
     }
     let next = AtomicUsize::new(0);

@@ -55,10 +55,23 @@ impl<'i, 'h> Proof<'i, 'h> {
     /// What shows that this value is at this place, and was sent by somebody.
     pub(crate) fn placed(&mut self, value: ValueId, place: u32) {
         self.sent(value);
+        self.seen_at(value, place);
+        // Where the value stands again, but another value has the offset: without that one it would be there instead.
+        let repeats = &self.index.repeats;
+        let repeats = &repeats[repeats.partition_point(|(other, _)| *other < value)..];
+        for (_, again) in repeats.iter().take_while(|(other, _)| *other == value) {
+            if *again > place && self.index.order[*again as usize] != value {
+                let other = self.index.order[*again as usize];
+                self.sent(other);
+                self.seen_at(other, *again);
+            }
+        }
+    }
+
+    fn seen_at(&mut self, value: ValueId, place: u32) {
         let offset = self.index.order_offset[place as usize];
-        match self.index.who_saw(value, offset) {
-            Some(Sight::Sent(_)) | None => {}
-            Some(Sight::Read(txn)) => self.read_by(txn, value),
+        if let Some(Sight::Read(txn)) = self.index.who_saw(value, offset) {
+            self.read_by(txn, value);
         }
     }
 

@@ -59,7 +59,7 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
         proof.placed(beyond, index.first_place[beyond as usize]);
         proof.read_by(reader, beyond);
         let story = format!(
-            "key {key} {} was read by nobody, though op {} read value {}, which stands after it at offset {}",
+            "key {key} {} was read by nobody, though op {} read value {} at offset {}",
             index.tell_value(value),
             index.op_index(reader),
             index.value(beyond),

@@ -37,25 +37,16 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
         let key = index.key_of(value).key;
         let number = index.value(value);
         let place = index.first_place[value as usize];
-        let reader = match index.reader[value as usize] {
-            NONE if place != NONE => {
-                index.who_saw(value, index.order_offset[place as usize]).map_or(NONE, |sight| sight.txn())
-            }
-            reader => reader,
-        };
+        let reader = index.who_read(value).expect("only what was read is a phantom");
         let mut proof = Proof::new(index);
         let at = match place {
             NONE => String::new(),
             place => format!(" at offset {}", index.order_offset[place as usize]),
         };
-        let by = match reader {
-            NONE => "a poll".to_owned(),
-            reader => {
-                proof.read_by(reader, value);
-                format!("op {}", index.op_index(reader))
-            }
-        };
-        let story = format!("{by} read key {key} value {number}{at}, but nobody sent {number} to key {key}");
+        proof.read_by(reader, value);
+        let reader = index.op_index(reader);
+        let story =
+            format!("op {reader} read key {key} value {number}{at}, but nobody sent {number} to key {key}");
         proof.example(Some(key), story)
     });
     told.into_iter().collect()

@@ -72,7 +72,7 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
     let mut within: Vec<(TxnId, ValueId)> = vec![(NONE, NONE); index.keys.len()];
     // By process, and by key: the last op that sent to it, and what.
     let mut sent = IntMap::<u32, IntMap<u32, (TxnId, ValueId)>>::default();
-    for txn in index.completions() {
+    for txn in 0..index.txns.len() as TxnId {
         let Process::Client(process) = index.txn_op(txn).process() else { continue };
         let kind = index.txns[txn as usize].kind;
         for (key, to, _) in index.sends(txn) {

@@ -1,6 +1,6 @@
 //! Who saw a value at an offset: for stories, not for judging.
 
-use super::{Index, IntMap, NONE, TxnId, ValueId};
+use super::{Index, IntMap, NONE, TxnId, ValueId, seen};
 use riprap_core::op::{Kind, Offset, Value};
 
 /// How a value is known to be at an offset.
@@ -12,15 +12,9 @@ pub(crate) enum Sight {
     Read(TxnId),
 }
 
-impl Sight {
-    pub(crate) fn txn(self) -> TxnId {
-        match self {
-            Sight::Sent(txn) | Sight::Read(txn) => txn,
-        }
-    }
-}
-
-/// Sightings of values that are at several offsets, or were not read by anybody who ended well.
+/// Sightings of values that are at several offsets, were not read by anybody who ended well, or
+/// were read without an offset: the first at each offset,
+/// and the first at any, under [`Offset::UNKNOWN`].
 pub(super) type Sightings = IntMap<(ValueId, i64), TxnId>;
 
 impl Index<'_> {
@@ -41,6 +35,17 @@ impl Index<'_> {
         sightings.get(&(value, offset.0)).copied().map(Sight::Read)
     }
 
+    /// Somebody who read this value, wherever.
+    pub(crate) fn who_read(&self, value: ValueId) -> Option<TxnId> {
+        match self.reader[value as usize] {
+            NONE => {
+                let sightings = self.sightings.get_or_init(|| self.sightings());
+                sightings.get(&(value, Offset::UNKNOWN.0)).copied()
+            }
+            reader => Some(reader),
+        }
+    }
+
     fn reads_at(&self, txn: TxnId, value: ValueId, offset: Offset) -> bool {
         let key = self.key_of(value);
         let number = self.value(value);
@@ -52,7 +57,9 @@ impl Index<'_> {
 
     /// One pass over all reads, made when a story first needs it.
     fn sightings(&self) -> Sightings {
-        let mut odd: Vec<bool> = self.reader.iter().map(|reader| *reader == NONE).collect();
+        let seen = self.seen.iter().map(|seen| seen & seen::READ_NOWHERE != 0);
+        let unread = self.reader.iter().map(|reader| *reader == NONE);
+        let mut odd: Vec<bool> = seen.zip(unread).map(|(a, b)| a || b).collect();
         self.repeats.iter().for_each(|(value, _)| odd[*value as usize] = true);
         self.conflicts.iter().for_each(|(_, value)| odd[*value as usize] = true);
         let mut sightings = Sightings::default();
@@ -63,6 +70,7 @@ impl Index<'_> {
                     let value = self.value_id(key, *value);
                     if odd[value as usize] {
                         sightings.entry((value, offset.0)).or_insert(txn);
+                        sightings.entry((value, Offset::UNKNOWN.0)).or_insert(txn);
                     }
                 }
             }
@@ -70,21 +78,21 @@ impl Index<'_> {
         sightings
     }
 
-    /// `value 17, acked at offset 12 (op 31)`: a value and what became of its send.
+    /// `value 17 acked at offset 12 (op 31)`: a value and what became of its send.
     pub(crate) fn tell_value(&self, value: ValueId) -> String {
         let writer = self.writer[value as usize];
         let number = self.value(value);
         if writer == NONE {
-            return format!("value {number}, which nobody sent");
+            return format!("value {number} (sent by nobody)");
         }
         let op = self.op_index(writer);
         let offset = self.sends(writer).find(|(_, sent, _)| *sent == value).and_then(|(_, _, offset)| offset);
         match (self.txns[writer as usize].kind, offset) {
-            (Kind::Ok, Some(offset)) => format!("value {number}, acked at offset {offset} (op {op})"),
-            (Kind::Ok, None) => format!("value {number}, acked without an offset (op {op})"),
-            (Kind::Fail, _) => format!("value {number}, whose send failed (op {op})"),
+            (Kind::Ok, Some(offset)) => format!("value {number} acked at offset {offset} (op {op})"),
+            (Kind::Ok, None) => format!("value {number} acked without an offset (op {op})"),
+            (Kind::Fail, _) => format!("value {number} whose send failed (op {op})"),
             (Kind::Info | Kind::Invoke, _) => {
-                format!("value {number}, whose send's end is unknown (op {op})")
+                format!("value {number} whose send's end is unknown (op {op})")
             }
         }
     }

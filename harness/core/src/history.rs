@@ -10,7 +10,7 @@ mod build;
 mod form;
 mod json;
 pub use build::{Head, OpBuilder};
-pub use form::{IllFormed, IllFormedness};
+pub use form::{FormFault, IllFormed, IllFormedness};
 pub use json::{ReadError, read_jsonl, write_op};
 
 use crate::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Reads, Rebalance, Value};

@@ -11,9 +11,26 @@ use crate::op::{Kind, Offset, Process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+/// How a history may contradict itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FormFault {
+    /// A completion that nobody invoked, or that answers to another invocation.
+    Unpaired,
+    /// A process invoked an op while it had one open.
+    Overlapping,
+    /// A process went on after an `info`.
+    Unretired,
+    /// A time or an index lower than the one before.
+    Backwards,
+    /// An offset below 0.
+    NegativeOffset,
+}
+
 /// A place where a history contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IllFormed {
+    /// How.
+    pub fault: FormFault,
     /// The op's place in the history.
     pub row: usize,
     /// The op's number.
@@ -36,20 +53,35 @@ impl fmt::Display for IllFormed {
 /// All places where a history contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IllFormedness {
-    /// How many.
-    pub count: u64,
-    /// The first of them, at most [`IllFormedness::MAX_TOLD`].
+    /// How many there are of each kind; none of a kind that is not there.
+    pub counts: BTreeMap<FormFault, u64>,
+    /// The first of them, of each kind at most [`IllFormedness::MAX_TOLD`].
     pub first: Vec<IllFormed>,
 }
 
 impl IllFormedness {
     /// One is enough to distrust a history, a few show the pattern; a million would only fill the disk.
-    pub const MAX_TOLD: usize = 16;
+    pub const MAX_TOLD: u64 = 4;
 
-    fn add(&mut self, op: OpRef<'_>, what: impl FnOnce() -> String) {
-        self.count += 1;
-        if self.first.len() < IllFormedness::MAX_TOLD {
-            self.first.push(IllFormed { row: op.row(), index: op.index(), line: op.line(), what: what() });
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// All but those of this kind.
+    #[must_use]
+    pub fn without(mut self, fault: FormFault) -> IllFormedness {
+        self.counts.remove(&fault);
+        self.first.retain(|found| found.fault != fault);
+        self
+    }
+
+    fn add(&mut self, fault: FormFault, op: OpRef<'_>, what: impl FnOnce() -> String) {
+        let count = self.counts.entry(fault).or_default();
+        *count += 1;
+        if *count <= IllFormedness::MAX_TOLD {
+            let (row, index, line) = (op.row(), op.index(), op.line());
+            self.first.push(IllFormed { fault, row, index, line, what: what() });
         }
     }
 }
@@ -64,7 +96,7 @@ impl History {
         for op in self.ops() {
             if let Some(before) = before {
                 if op.time_ns() < before.time_ns() {
-                    found.add(op, || {
+                    found.add(FormFault::Backwards, op, || {
                         format!(
                             "its time {} is before op {}'s, {}",
                             op.time_ns(),
@@ -74,7 +106,7 @@ impl History {
                     });
                 }
                 if op.index() <= before.index() {
-                    found.add(op, || {
+                    found.add(FormFault::Backwards, op, || {
                         format!("its index is not above that of the op before, {}", before.index())
                     });
                 }
@@ -83,18 +115,22 @@ impl History {
             let Process::Client(process) = op.process() else { continue };
             if op.kind() == Kind::Invoke {
                 if retired.contains(&process) {
-                    found.add(op, || format!("process {process} goes on after an info, which retires it"));
+                    found.add(FormFault::Unretired, op, || {
+                        format!("process {process} goes on after an info, which retires it")
+                    });
                 }
                 if let Some(earlier) = open.insert(process, op) {
-                    found.add(op, || {
+                    found.add(FormFault::Overlapping, op, || {
                         format!("process {process} invokes while its op {} is open", earlier.index())
                     });
                 }
                 continue;
             }
             match open.remove(&process) {
-                None => found.add(op, || format!("process {process} completes what it did not invoke")),
-                Some(invocation) if invocation.f() != op.f() => found.add(op, || {
+                None => found.add(FormFault::Unpaired, op, || {
+                    format!("process {process} completes what it did not invoke")
+                }),
+                Some(invocation) if invocation.f() != op.f() => found.add(FormFault::Unpaired, op, || {
                     let (invoked, completed) = (invocation.f().name(), op.f().name());
                     format!("completes op {}, a {invoked}, as a {completed}", invocation.index())
                 }),
@@ -104,7 +140,7 @@ impl History {
                 retired.insert(process);
             }
             if let Some(offset) = negative_offset(op) {
-                found.add(op, || format!("offset {offset} is negative"));
+                found.add(FormFault::NegativeOffset, op, || format!("offset {offset} is negative"));
             }
         }
         found
@@ -142,7 +178,7 @@ mod tests {
         }
         let (history, _) = read_jsonl(text.as_bytes()).expect("well formed");
         let found = history.ill_formedness();
-        assert_eq!(found.count as usize, expect.len());
+        assert_eq!(found.count() as usize, expect.len());
         assert_eq!(found.first.iter().map(ToString::to_string).collect::<Vec<_>>(), expect);
     }
 
@@ -184,6 +220,7 @@ mod tests {
         let op = "{\"process\":0,\"type\":\"ok\",\"f\":\"send\",\"value\":null}\n";
         let (history, _) = read_jsonl(op.repeat(1000).as_bytes()).expect("well formed");
         let found = history.ill_formedness();
-        assert_eq!((found.count, found.first.len()), (1000, super::IllFormedness::MAX_TOLD));
+        assert_eq!((found.count(), found.first.len() as u64), (1000, super::IllFormedness::MAX_TOLD));
+        assert_eq!(found.without(super::FormFault::Unpaired), super::IllFormedness::default());
     }
 }

@@ -1,0 +1,267 @@
+//! The definitions once more, as they are read, without any thought for speed: on small histories the checks agree.
+
+#[allow(dead_code)]
+mod common;
+
+use proptest::{prop_assert_eq, proptest};
+use riprap_checker::{Options, check, mini};
+use riprap_core::History;
+use riprap_core::op::{F, Key, Kind, Mop, Offset, OpValue, Process, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A completion of sends and polls, or an invocation that never got one.
+struct Txn {
+    process: Process,
+    kind: Kind,
+    f: F,
+    sends: Vec<(Key, Value, Option<Offset>)>,
+    /// All records of a key that were read, in order.
+    reads: BTreeMap<Key, Vec<(Offset, Value)>>,
+    rebalanced: BTreeSet<Key>,
+}
+
+/// What consumers do in between.
+enum Event {
+    Txn(usize),
+    Assign { process: Process, keys: Vec<Key>, from_beginning: bool },
+}
+
+struct Brute {
+    txns: Vec<Txn>,
+    events: Vec<Event>,
+    /// By key, the values seen at each offset.
+    log: BTreeMap<Key, BTreeMap<i64, BTreeSet<Value>>>,
+}
+
+impl Brute {
+    fn new(history: &History) -> Brute {
+        let mut brute = Brute { txns: Vec::new(), events: Vec::new(), log: BTreeMap::new() };
+        for op in history.ops() {
+            let open = op.kind() == Kind::Invoke;
+            if open && op.partner().is_some() {
+                continue;
+            }
+            let completed = op.to_op();
+            match completed.value {
+                OpValue::Mops(mops) => {
+                    let mut txn = Txn {
+                        process: op.process(),
+                        kind: if open { Kind::Info } else { op.kind() },
+                        f: op.f().clone(),
+                        sends: Vec::new(),
+                        reads: BTreeMap::new(),
+                        rebalanced: op.rebalance().iter().flat_map(|entry| entry.keys.clone()).collect(),
+                    };
+                    for mop in mops {
+                        match mop {
+                            Mop::Send { key, value, offset } => txn.sends.push((key, value, offset)),
+                            Mop::Poll(reads) => {
+                                for (key, records) in reads.unwrap_or_default() {
+                                    txn.reads.entry(key).or_default().extend(records);
+                                }
+                            }
+                        }
+                    }
+                    brute.events.push(Event::Txn(brute.txns.len()));
+                    brute.txns.push(txn);
+                }
+                OpValue::Keys(_) | OpValue::None if op.f().has_keys() => {
+                    if matches!(op.kind(), Kind::Ok | Kind::Info) {
+                        let from_beginning = completed.extra.from_beginning;
+                        let (process, keys) = (op.process(), op.keys().to_vec());
+                        brute.events.push(Event::Assign { process, keys, from_beginning });
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut log: BTreeMap<Key, BTreeMap<i64, BTreeSet<Value>>> = BTreeMap::new();
+        for txn in &brute.txns {
+            let sends = txn.sends.iter().filter(|_| brute.must_have_committed(txn));
+            let sends = sends.filter_map(|(key, value, offset)| Some((*key, (*offset)?, *value)));
+            let reads = txn
+                .reads
+                .iter()
+                .flat_map(|(key, records)| records.iter().map(|(offset, value)| (*key, *offset, *value)));
+            for (key, offset, value) in sends.chain(reads).filter(|(_, offset, _)| offset.0 >= 0) {
+                log.entry(key).or_default().entry(offset.0).or_default().insert(value);
+            }
+        }
+        brute.log = log;
+        brute
+    }
+
+    fn is_read(&self, key: Key, value: Value) -> bool {
+        self.txns.iter().any(|txn| {
+            txn.kind == Kind::Ok
+                && txn.reads.get(&key).is_some_and(|records| records.iter().any(|(_, read)| *read == value))
+        })
+    }
+
+    fn must_have_committed(&self, txn: &Txn) -> bool {
+        txn.kind == Kind::Ok
+            || txn.kind == Kind::Info && txn.sends.iter().any(|(key, value, _)| self.is_read(*key, *value))
+    }
+
+    fn writer(&self, key: Key, value: Value) -> Option<&Txn> {
+        self.txns.iter().find(|txn| txn.sends.iter().any(|(k, v, _)| (*k, *v) == (key, value)))
+    }
+
+    fn has_conflicts(&self) -> bool {
+        self.log.values().flat_map(BTreeMap::values).any(|values| values.len() > 1)
+    }
+
+    /// The values at each place.
+    fn places(&self, key: Key) -> Vec<&BTreeSet<Value>> {
+        self.log.get(&key).map_or(Vec::new(), |log| log.values().collect())
+    }
+
+    /// The place of a value: the last, if there are several.
+    fn place(&self, key: Key, value: Value) -> Option<i64> {
+        self.places(key).iter().rposition(|values| values.contains(&value)).map(|place| place as i64)
+    }
+
+    /// How far it is from one value to another; `None` where that is not known.
+    fn delta(&self, key: Key, from: Value, to: Value) -> Option<i64> {
+        Some(self.place(key, to)? - self.place(key, from)?)
+    }
+
+    fn values(&self) -> BTreeSet<(Key, Value)> {
+        let sent = self.txns.iter().flat_map(|txn| txn.sends.iter().map(|(key, value, _)| (*key, *value)));
+        let read = self.txns.iter().flat_map(|txn| {
+            txn.reads.iter().flat_map(|(key, records)| records.iter().map(|(_, value)| (*key, *value)))
+        });
+        sent.chain(read).collect()
+    }
+
+    fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        let mut add = |name, count: usize| {
+            if count > 0 {
+                *counts.entry(name).or_default() += count as u64;
+            }
+        };
+        let values = self.values();
+
+        let offsets = self.log.values().flat_map(BTreeMap::values);
+        add("inconsistent-offsets", offsets.filter(|values| values.len() > 1).count());
+
+        let places_of =
+            |key, value: &Value| self.places(key).iter().filter(|values| values.contains(value)).count();
+        add("duplicate", values.iter().filter(|(key, value)| places_of(*key, value) > 1).count());
+
+        add(
+            "unseen",
+            values
+                .iter()
+                .filter(|(key, value)| {
+                    self.writer(*key, *value).is_some_and(|writer| writer.kind == Kind::Ok)
+                        && !self.is_read(*key, *value)
+                })
+                .count(),
+        );
+
+        add("phantom-read", values.iter().filter(|(key, value)| self.writer(*key, *value).is_none()).count());
+
+        for (key, log) in &self.log {
+            let log: Vec<&BTreeSet<Value>> = log.values().collect();
+            let first = |value: &Value| log.iter().position(|values| values.contains(value));
+            let last = |value: &Value| log.iter().rposition(|values| values.contains(value));
+            let reach =
+                log.iter().copied().flatten().filter(|value| self.is_read(*key, **value)).map(first).max();
+            let lost = log.iter().copied().flatten().collect::<BTreeSet<_>>().into_iter().filter(|value| {
+                last(value) <= reach.flatten()
+                    && !self.is_read(*key, **value)
+                    && self.writer(*key, **value).is_some_and(|writer| self.must_have_committed(writer))
+            });
+            add("lost-write", lost.count());
+        }
+
+        for txn in &self.txns {
+            let is_own = |key: &Key, value: &Value| txn.sends.iter().any(|(k, v, _)| (k, v) == (key, value));
+            let own =
+                txn.reads.iter().any(|(key, records)| records.iter().any(|(_, value)| is_own(key, value)));
+            add("precommitted-read", usize::from(txn.f == F::Txn && own));
+
+            for (key, records) in &txn.reads {
+                let aborted = records.iter().filter(|(_, value)| {
+                    self.writer(*key, *value).is_some_and(|writer| writer.kind == Kind::Fail)
+                });
+                add("G1a", if txn.kind == Kind::Ok { aborted.count() } else { 0 });
+                if !txn.rebalanced.contains(key) {
+                    let deltas = records.windows(2).filter_map(|pair| self.delta(*key, pair[0].1, pair[1].1));
+                    let deltas: Vec<i64> = deltas.collect();
+                    add("int-poll-skip", deltas.iter().filter(|delta| **delta > 1).count());
+                    add("int-nonmonotonic-poll", deltas.iter().filter(|delta| **delta < 1).count());
+                }
+            }
+            let keys: BTreeSet<Key> = txn.sends.iter().map(|(key, _, _)| *key).collect();
+            for key in keys {
+                let sent: Vec<Value> =
+                    txn.sends.iter().filter(|(k, _, _)| *k == key).map(|(_, value, _)| *value).collect();
+                let deltas: Vec<i64> =
+                    sent.windows(2).filter_map(|pair| self.delta(key, pair[0], pair[1])).collect();
+                add("int-send-skip", deltas.iter().filter(|delta| **delta > 1).count());
+                add("int-nonmonotonic-send", deltas.iter().filter(|delta| **delta < 1).count());
+            }
+        }
+
+        let mut read: BTreeMap<(Process, Key), Value> = BTreeMap::new();
+        let mut sent: BTreeMap<(Process, Key), Value> = BTreeMap::new();
+        for event in &self.events {
+            match event {
+                Event::Assign { process, keys, from_beginning } => {
+                    read.retain(|(p, key), _| p != process || keys.contains(key) && !from_beginning);
+                }
+                Event::Txn(n) => {
+                    let txn = &self.txns[*n];
+                    for (key, records) in &txn.reads {
+                        let Some((_, first)) = records.first() else { continue };
+                        let (_, last) = records.last().expect("it has a first");
+                        let place = read.get(&(txn.process, *key));
+                        let delta = place.and_then(|from| self.delta(*key, *from, *first));
+                        add("poll-skip", usize::from(delta.is_some_and(|delta| delta > 1)));
+                        add("nonmonotonic-poll", usize::from(delta.is_some_and(|delta| delta < 1)));
+                        if txn.kind == Kind::Ok {
+                            read.insert((txn.process, *key), *last);
+                        }
+                    }
+                    if txn.kind == Kind::Fail {
+                        continue;
+                    }
+                    let keys: BTreeSet<Key> = txn.sends.iter().map(|(key, _, _)| *key).collect();
+                    for key in keys {
+                        let mut own = txn.sends.iter().filter(|(k, _, _)| *k == key).map(|(_, v, _)| *v);
+                        let first = own.next().expect("the key was sent to");
+                        let last = own.next_back().unwrap_or(first);
+                        let before = sent.insert((txn.process, key), last);
+                        let delta = before.and_then(|before| self.delta(key, before, first));
+                        add("nonmonotonic-send", usize::from(delta.is_some_and(|delta| delta < 1)));
+                    }
+                }
+            }
+        }
+        counts
+    }
+}
+
+proptest! {
+    #![proptest_config(common::cases(4000))]
+    #[test]
+    fn the_checks_agree_with_their_definitions(history in common::histories(6)) {
+        let options = Options { vacuity: false, ..Options::default() };
+        let verdict = check(&history, &options);
+        let brute = Brute::new(&history);
+        // Where an offset has two values, which of them the order of the log follows is arbitrary.
+        let arbitrary = |name: &str| brute.has_conflicts() && ["poll", "send"].iter().any(|end| name.contains(end));
+        let found: BTreeMap<&str, u64> = verdict
+            .anomalies
+            .iter()
+            .map(|(name, found)| (name.as_str(), found.count))
+            .filter(|(name, _)| !arbitrary(name) && !name.starts_with("G0") && !name.starts_with("G1c"))
+            .collect();
+        let mut expect = brute.counts();
+        expect.retain(|name, _| !arbitrary(name));
+        prop_assert_eq!(found, expect, "in {}: {:?}", mini::print(&history), verdict.why);
+    }
+}

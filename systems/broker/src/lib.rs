@@ -7,7 +7,8 @@
 //! controller    the quorum's leader: decides about brokers, topics, leaders, in-sync replicas
 //! membership    registers with the controller, says that it lives
 //! replicas      this broker's copies: roles, high watermarks          fetcher   followers' fetches, truncation, ISRs
-//! requests      what clients ask for                                  group     consumer groups as a state machine
+//! requests      what clients ask for                                  coordinators  drive consumer groups
+//! group         consumer groups as a state machine
 //! log           a partition's log on disk                             defect    planted bugs, by name
 //! ```
 //!
@@ -20,8 +21,10 @@
 mod config;
 mod connection;
 mod controller;
+mod coordinators;
 pub mod defect;
 mod fetcher;
+pub mod group;
 mod ids;
 pub mod log;
 mod membership;

@@ -24,6 +24,10 @@ pub(crate) struct Membership {
     /// A request is on its way.
     is_asking: bool,
     next_at_ns: u64,
+    /// When the heartbeat on its way was sent.
+    sent_at_ns: u64,
+    /// Until then the controller has not taken anything from this broker; see [`Membership::is_in_touch`].
+    in_touch_until_ns: u64,
     /// The process is to end, at the latest then.
     leave_by_ns: Option<u64>,
 }
@@ -37,6 +41,13 @@ impl Membership {
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
         let next = (!self.is_asking).then_some(self.next_at_ns);
         next.into_iter().chain(self.leave_by_ns).min()
+    }
+
+    /// Whether the broker certainly is what it was told to be: the controller fences nobody within a session of its last
+    /// heartbeat, and a new controller gives everybody a whole session more. Only part of a session is counted on, for the
+    /// clocks of two machines may not run alike, and an old controller may answer until it notices that it is one.
+    pub(crate) fn is_in_touch(&self, now_ns: u64) -> bool {
+        now_ns < self.in_touch_until_ns && self.leave_by_ns.is_none()
     }
 
     fn asked(&mut self, next_at_ns: u64) {
@@ -66,6 +77,7 @@ impl Running {
         }
         self.membership.is_asking = true;
         self.membership.next_at_ns = cx.now_ns + self.config.heartbeat_interval_ms * 1_000_000;
+        self.membership.sent_at_ns = cx.now_ns;
         if self.is_registered() {
             let request = BrokerHeartbeatRequest {
                 broker_id: self.config.id.0,
@@ -120,21 +132,22 @@ impl Running {
     /// The controller on another broker answered.
     pub(crate) fn controller_answered(&mut self, call: Call, frame: bytes::Bytes, cx: &mut Cx<'_>) {
         use ControlResponse as Response;
-        let read =
-            match &call {
-                Call::Register => decode_response::<BrokerRegistrationRequest>(frame, 0)
-                    .map(|(_, body)| Response::Register(body)),
-                Call::Heartbeat => decode_response::<BrokerHeartbeatRequest>(frame, 0)
-                    .map(|(_, body)| Response::Heartbeat(body)),
-                Call::AlterPartition { .. } => {
-                    decode_response::<AlterPartitionRequest>(frame, 0).map(|(_, body)| Response::Alter(body))
-                }
-                Call::AllocateProducerIds => decode_response::<AllocateProducerIdsRequest>(frame, 0)
-                    .map(|(_, body)| Response::Allocate(body)),
-                Call::Forward { .. } => decode_response::<ForwardRequestRequest>(frame, 0)
-                    .map(|(_, body)| Response::Forward(body)),
-                Call::Fetch(_) | Call::Quorum => return,
-            };
+        let read = match &call {
+            Call::Register => decode_response::<BrokerRegistrationRequest>(frame, 0)
+                .map(|(_, body)| Response::Register(body)),
+            Call::Heartbeat => {
+                decode_response::<BrokerHeartbeatRequest>(frame, 0).map(|(_, body)| Response::Heartbeat(body))
+            }
+            Call::AlterPartition { .. } => {
+                decode_response::<AlterPartitionRequest>(frame, 0).map(|(_, body)| Response::Alter(body))
+            }
+            Call::AllocateProducerIds => decode_response::<AllocateProducerIdsRequest>(frame, 0)
+                .map(|(_, body)| Response::Allocate(body)),
+            Call::CreateOffsetsTopic | Call::Forward { .. } => {
+                decode_response::<ForwardRequestRequest>(frame, 0).map(|(_, body)| Response::Forward(body))
+            }
+            Call::Fetch(_) | Call::Quorum => return,
+        };
         let response = read.unwrap_or_else(|e| {
             cx.env.log(LogLevel::Warn, format_args!("cannot read the controller's answer: {e}"));
             Response::Lost
@@ -162,6 +175,13 @@ impl Running {
                 {
                     self.exit(cx);
                 }
+                if let ControlResponse::Heartbeat(body) = &response
+                    && code.is_none()
+                    && !body.is_fenced
+                {
+                    let session_ns = self.config.session_timeout_ms * 1_000_000;
+                    self.membership.in_touch_until_ns = self.membership.sent_at_ns + session_ns / 4 * 3;
+                }
                 // What hurried in the meantime was not in the heartbeat.
                 let next_at_ns = match code {
                     ErrorCode::NONE => self.membership.next_at_ns.max(cx.now_ns),
@@ -171,6 +191,7 @@ impl Running {
             }
             Call::AlterPartition { asked } => self.isrs_answered(&asked, &response, cx),
             Call::AllocateProducerIds => self.producer_ids_answered(&response, cx),
+            Call::CreateOffsetsTopic => self.offsets_topic_answered(&response, cx),
             Call::Forward { id } => self.forward_answered(id, response, cx),
             Call::Fetch(_) | Call::Quorum => {}
         }

@@ -13,6 +13,7 @@
 use crate::config::BrokerConfig;
 use crate::connection::{Connections, ReplyTo};
 use crate::controller::Controller;
+use crate::coordinators::Coordinators;
 use crate::fetcher::AskedFetch;
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
 use crate::membership::Membership;
@@ -20,7 +21,6 @@ use crate::peers::{LinkEvent, LinkId, Peers, Purpose};
 use crate::producer_ids::ProducerIds;
 use crate::quorum::Quorum;
 use crate::replicas::Replicas;
-use crate::requests::groups::Groups;
 use crate::requests::waiting::Waiting;
 use riprap_env::{DiskError, Effect, Effects, Env, Event, LogLevel, Node};
 use riprap_protocol::frame::encode_response;
@@ -57,6 +57,7 @@ pub(crate) struct Cx<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     AllocateProducerIds,
+    CreateOffsetsTopic,
     AlterPartition { asked: Vec<(PartitionKey, LeaderEpoch, PartitionEpoch)> },
     Fetch(AskedFetch),
     Forward { id: u64 },
@@ -128,7 +129,7 @@ pub(crate) struct Running {
     pub(crate) replicas: Replicas,
     pub(crate) waiting: Waiting,
     pub(crate) producer_ids: ProducerIds,
-    pub(crate) groups: Groups,
+    pub(crate) coordinators: Coordinators,
     /// Something was proposed or received since the quorum's last settle.
     pub(crate) quorum_is_due: bool,
     is_over: bool,
@@ -150,7 +151,7 @@ impl Running {
             replicas: Replicas::new(&config),
             waiting: Waiting::default(),
             producer_ids: ProducerIds::default(),
-            groups: Groups::new(&config),
+            coordinators: Coordinators::new(&config),
             quorum_is_due: true,
             is_over: false,
             config,
@@ -205,6 +206,7 @@ impl Running {
     fn forget(&mut self, conn: riprap_env::ConnId) {
         self.waiting.forget(conn);
         self.producer_ids.forget(conn);
+        self.coordinators.forget(conn);
     }
 
     fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
@@ -216,7 +218,7 @@ impl Running {
             self.settle_quorum(cx)?;
             self.replicas.sync(cx)?;
             self.advance_high_watermarks();
-            self.settle_groups(cx);
+            self.settle_coordinators(cx);
             self.answer_produces(cx);
             self.answer_fetches(cx);
             self.answer_expired(cx);
@@ -240,7 +242,7 @@ impl Running {
         self.connections.has_ready()
             || self.quorum_is_due
             || self.replicas.has_dirty()
-            || self.groups.has_more_to_do()
+            || self.coordinators.has_more_to_do()
     }
 
     fn wake_at_ns(&self, now_ns: u64) -> u64 {
@@ -252,7 +254,7 @@ impl Running {
             self.membership.wake_at_ns(),
             self.controller.as_ref().map(Controller::wake_at_ns),
             self.replicas.wake_at_ns(now_ns),
-            self.groups.wake_at_ns(),
+            self.coordinators.wake_at_ns(),
         ];
         due.into_iter().flatten().min().expect("the quorum always wants to wake up")
     }

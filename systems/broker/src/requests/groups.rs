@@ -1,52 +1,226 @@
-//! Consumer groups: which broker coordinates which.
-//!
-//! A group belongs to a partition of the topic that keeps committed offsets, and that partition's leader coordinates it.
+//! Requests of consumer groups: which broker coordinates a group, and what its coordinator is asked.
 
-use crate::config::BrokerConfig;
 use crate::connection::ReplyTo;
+use crate::coordinators::{OFFSETS_TOPIC, partition_of};
+use crate::group::{Caller, Coordinator, offset_fetch_error, offset_fetch_groups, offset_fetch_response};
 use crate::ids::PartitionKey;
 use crate::node::{Cx, Running};
 use riprap_protocol::messages::{
-    FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator,
+    DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResponseResult, DescribeGroupsRequest,
+    DescribeGroupsResponse, DescribeGroupsResponseGroup, FindCoordinatorRequest, FindCoordinatorResponse,
+    FindCoordinatorResponseCoordinator, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest,
+    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse,
+    OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse, OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic, OffsetFetchRequest, SyncGroupRequest, SyncGroupResponse,
 };
-use riprap_protocol::{ApiKey, DecodeError, ErrorCode, Reader};
-
-use super::metadata::OFFSETS_TOPIC;
+use riprap_protocol::{ApiKey, DecodeError, ErrorCode, Message, Reader};
+use std::collections::VecDeque;
 
 /// The kind of coordinator that a client looks for. Source: Kafka's `FindCoordinatorRequest.CoordinatorType`.
 const GROUP: i8 = 0;
 
-/// The groups that this broker coordinates.
+/// A request that a coordinator will answer.
 #[derive(Debug)]
-pub(crate) struct Groups {}
-
-impl Groups {
-    pub(crate) fn new(_config: &BrokerConfig) -> Groups {
-        Groups {}
-    }
-
-    pub(crate) fn has_more_to_do(&self) -> bool {
-        false
-    }
-
-    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
-        None
-    }
+pub(crate) enum PendingGroupRequest {
+    /// The coordinator's answer is the answer.
+    Simple(ReplyTo),
+    /// To the coordinator's answer are added the topics that it was not asked about.
+    Commit { to: ReplyTo, refused: Vec<OffsetCommitResponseTopic> },
+    /// Groups are deleted one after the other; the first of `groups` is in work.
+    Delete { to: ReplyTo, response: DeleteGroupsResponse, groups: VecDeque<String> },
 }
 
 impl Running {
-    pub(crate) fn settle_groups(&mut self, _cx: &mut Cx<'_>) {}
-
     pub(crate) fn on_group_request(
         &mut self,
         to: ReplyTo,
-        key: ApiKey,
-        _client_id: String,
-        _reader: &mut Reader,
+        client_id: String,
+        reader: &mut Reader,
         cx: &mut Cx<'_>,
     ) -> Result<(), DecodeError> {
-        self.drop_connection(to.conn, &format_args!("{key} is not served"), cx);
+        let version = to.api_version;
+        let error_code = ErrorCode::NOT_COORDINATOR;
+        let now_ns = cx.now_ns;
+        match to.api_key {
+            ApiKey::JoinGroup => {
+                let request = JoinGroupRequest::decode_all(reader, version)?;
+                match self.coordinated(&request.group_id) {
+                    None => {
+                        let member_id = request.member_id;
+                        let protocol_name = Some(String::new());
+                        let response =
+                            JoinGroupResponse { error_code, member_id, protocol_name, ..Default::default() };
+                        self.reply(to, &response, cx);
+                    }
+                    Some(key) => {
+                        let caller = Caller {
+                            reply_to: self.coordinators.remember(PendingGroupRequest::Simple(to)),
+                            api_version: version,
+                            client_id,
+                            client_host: host_of(self.connections.peer(to.conn)),
+                        };
+                        let env = &mut *cx.env;
+                        if let Some(coordinator) = self.coordinators.get_mut(key) {
+                            let mut random = || env.random_u64("member-id");
+                            coordinator.join_group(now_ns, &caller, request, &mut random);
+                        }
+                    }
+                }
+            }
+            ApiKey::SyncGroup => {
+                let request = SyncGroupRequest::decode_all(reader, version)?;
+                match self.coordinated(&request.group_id) {
+                    None => self.reply(to, &SyncGroupResponse { error_code, ..Default::default() }, cx),
+                    Some(key) => {
+                        let pending = self.coordinators.remember(PendingGroupRequest::Simple(to));
+                        if let Some(coordinator) = self.coordinators.get_mut(key) {
+                            coordinator.sync_group(now_ns, pending, request);
+                        }
+                    }
+                }
+            }
+            ApiKey::Heartbeat => {
+                let request = HeartbeatRequest::decode_all(reader, version)?;
+                let response = match self.coordinator_mut(&request.group_id) {
+                    None => HeartbeatResponse { error_code, ..Default::default() },
+                    Some(coordinator) => coordinator.heartbeat(now_ns, &request),
+                };
+                self.reply(to, &response, cx);
+            }
+            ApiKey::LeaveGroup => {
+                let request = LeaveGroupRequest::decode_all(reader, version)?;
+                let response = match self.coordinator_mut(&request.group_id) {
+                    None => LeaveGroupResponse { error_code, ..Default::default() },
+                    Some(coordinator) => coordinator.leave_group(now_ns, version, request),
+                };
+                self.reply(to, &response, cx);
+            }
+            ApiKey::OffsetCommit => {
+                self.on_offset_commit(to, OffsetCommitRequest::decode_all(reader, version)?, cx)
+            }
+            ApiKey::OffsetFetch => {
+                self.on_offset_fetch(to, OffsetFetchRequest::decode_all(reader, version)?, cx)
+            }
+            ApiKey::DescribeGroups => {
+                let request = DescribeGroupsRequest::decode_all(reader, version)?;
+                let mut response = DescribeGroupsResponse::default();
+                for group_id in request.groups {
+                    response.groups.push(match self.coordinator_mut(&group_id) {
+                        None => DescribeGroupsResponseGroup { group_id, error_code, ..Default::default() },
+                        Some(coordinator) => coordinator.describe(&group_id, version),
+                    });
+                }
+                self.reply(to, &response, cx);
+            }
+            ApiKey::ListGroups => {
+                let request = ListGroupsRequest::decode_all(reader, version)?;
+                let mut response = ListGroupsResponse::default();
+                for coordinator in self.coordinators.iter() {
+                    match coordinator.list(&request) {
+                        Ok(groups) => response.groups.extend(groups),
+                        Err(code) => response.error_code = code,
+                    }
+                }
+                self.reply(to, &response, cx);
+            }
+            ApiKey::DeleteGroups => {
+                let request = DeleteGroupsRequest::decode_all(reader, version)?;
+                let groups = request.group_ids.into();
+                self.go_on_deleting(to, DeleteGroupsResponse::default(), groups, None, cx);
+            }
+            key => self.drop_connection(to.conn, &format_args!("{key} is not served"), cx),
+        }
         Ok(())
+    }
+
+    /// The partition of a group, if this broker coordinates it.
+    fn coordinated(&mut self, group: &str) -> Option<PartitionKey> {
+        let key = self.offsets_partition(group)?;
+        self.coordinators.get_mut(key).map(|_| key)
+    }
+
+    fn coordinator_mut(&mut self, group: &str) -> Option<&mut Coordinator> {
+        let key = self.offsets_partition(group)?;
+        self.coordinators.get_mut(key)
+    }
+
+    fn offsets_partition(&self, group: &str) -> Option<PartitionKey> {
+        let image = self.quorum.image();
+        let topic = image.topic_id(OFFSETS_TOPIC)?;
+        let partitions = image.topic(topic)?.partitions.len();
+        Some(PartitionKey { topic, index: partition_of(group, partitions) })
+    }
+
+    /// Commits for partitions that there are; the others are refused here.
+    fn on_offset_commit(&mut self, to: ReplyTo, mut request: OffsetCommitRequest, cx: &mut Cx<'_>) {
+        let error_code = ErrorCode::NOT_COORDINATOR;
+        let Some(key) = self.coordinated(&request.group_id) else {
+            let topics = request.topics.iter().map(|topic| refused_commit(topic, error_code)).collect();
+            self.reply(to, &OffsetCommitResponse { topics, ..Default::default() }, cx);
+            return;
+        };
+        let mut refused = Vec::new();
+        for topic in &mut request.topics {
+            let (known, unknown) = std::mem::take(&mut topic.partitions)
+                .into_iter()
+                .partition(|partition| self.key_of(&topic.name, partition.index).is_ok());
+            topic.partitions = unknown;
+            if !topic.partitions.is_empty() {
+                refused.push(refused_commit(topic, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+            }
+            topic.partitions = known;
+        }
+        request.topics.retain(|topic| !topic.partitions.is_empty());
+        let pending = self.coordinators.remember(PendingGroupRequest::Commit { to, refused });
+        if let Some(coordinator) = self.coordinators.get_mut(key) {
+            coordinator.offset_commit(cx.now_ns, pending, request);
+        }
+    }
+
+    /// What groups committed. A broker that lost touch with the controller may have been replaced as their coordinator,
+    /// and must not tell what was committed before that.
+    fn on_offset_fetch(&mut self, to: ReplyTo, request: OffsetFetchRequest, cx: &mut Cx<'_>) {
+        let is_in_touch = self.membership.is_in_touch(cx.now_ns);
+        let require_stable = request.require_stable;
+        let mut answers = Vec::new();
+        for group in offset_fetch_groups(request, to.api_version) {
+            let coordinator = self.coordinator_mut(&group.group_id).filter(|_| is_in_touch);
+            answers.push(match coordinator {
+                None => offset_fetch_error(&group, ErrorCode::NOT_COORDINATOR),
+                Some(coordinator) => coordinator.offset_fetch(&group, require_stable),
+            });
+        }
+        self.reply(to, &offset_fetch_response(answers, to.api_version), cx);
+    }
+
+    /// Deletes group after group; `code` is what became of the first.
+    pub(crate) fn go_on_deleting(
+        &mut self,
+        to: ReplyTo,
+        mut response: DeleteGroupsResponse,
+        mut groups: VecDeque<String>,
+        mut code: Option<ErrorCode>,
+        cx: &mut Cx<'_>,
+    ) {
+        while let Some(group_id) = groups.front().cloned() {
+            let key = self.coordinated(&group_id);
+            match (code.take(), key) {
+                (Some(error_code), _) => {
+                    response.results.push(DeleteGroupsResponseResult { group_id, error_code });
+                    groups.pop_front();
+                }
+                (None, None) => code = Some(ErrorCode::NOT_COORDINATOR),
+                (None, Some(key)) => {
+                    let request = PendingGroupRequest::Delete { to, response, groups };
+                    let pending = self.coordinators.remember(request);
+                    if let Some(coordinator) = self.coordinators.get_mut(key) {
+                        coordinator.delete_group(cx.now_ns, pending, &group_id);
+                    }
+                    return;
+                }
+            }
+        }
+        self.reply(to, &response, cx);
     }
 
     pub(crate) fn on_find_coordinator(
@@ -55,49 +229,63 @@ impl Running {
         request: &FindCoordinatorRequest,
         cx: &mut Cx<'_>,
     ) {
-        let find = |key: &str| {
-            let mut answer = FindCoordinatorResponseCoordinator {
-                key: key.to_owned(),
-                node_id: -1,
-                port: -1,
-                ..Default::default()
-            };
-            match self.coordinator_of(request.key_type, key) {
-                Ok((node_id, host, port)) => {
-                    (answer.node_id, answer.host, answer.port) = (node_id, host, port);
-                }
-                Err(code) => answer.error_code = code,
-            }
-            answer
-        };
         let mut response = FindCoordinatorResponse::default();
         if to.api_version >= 4 {
-            response.coordinators = request.coordinator_keys.iter().map(|key| find(key)).collect();
+            for key in &request.coordinator_keys {
+                let found = self.find_coordinator(request.key_type, key, cx);
+                response.coordinators.push(found);
+            }
         } else {
-            let found = find(&request.key);
+            let found = self.find_coordinator(request.key_type, &request.key, cx);
             response.error_code = found.error_code;
             (response.node_id, response.host, response.port) = (found.node_id, found.host, found.port);
         }
         self.reply(to, &response, cx);
     }
 
-    fn coordinator_of(&self, key_type: i8, group: &str) -> Result<(i32, String, i32), ErrorCode> {
+    fn find_coordinator(
+        &mut self,
+        key_type: i8,
+        key: &str,
+        cx: &mut Cx<'_>,
+    ) -> FindCoordinatorResponseCoordinator {
+        let mut answer = FindCoordinatorResponseCoordinator {
+            key: key.to_owned(),
+            node_id: -1,
+            port: -1,
+            ..Default::default()
+        };
         if key_type != GROUP {
-            return Err(ErrorCode::INVALID_REQUEST);
+            answer.error_code = ErrorCode::INVALID_REQUEST;
+            return answer;
         }
         let image = self.quorum.image();
-        let not_there = ErrorCode::COORDINATOR_NOT_AVAILABLE;
-        let topic = image.topic_id(OFFSETS_TOPIC).ok_or(not_there)?;
-        let partitions = image.topic(topic).map_or(0, |topic| topic.partitions.len());
-        let key = PartitionKey { topic, index: partition_of(group, partitions) };
-        let leader = image.partition(key).and_then(|partition| partition.state.leader).ok_or(not_there)?;
-        let broker = image.broker(leader).ok_or(not_there)?;
-        Ok((leader.0, broker.host.clone(), broker.port.into()))
+        if image.topic_id(OFFSETS_TOPIC).is_none() {
+            self.create_offsets_topic(cx);
+            answer.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
+            return answer;
+        }
+        let leader = self.offsets_partition(key).and_then(|key| image.partition(key)?.state.leader);
+        match leader.and_then(|id| Some((id, image.broker(id)?))) {
+            Some((id, broker)) => {
+                answer.node_id = id.0;
+                answer.host = broker.host.clone();
+                answer.port = broker.port.into();
+            }
+            None => answer.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE,
+        }
+        answer
     }
 }
 
-/// The partition that keeps a group's offsets: as in Kafka, Java's hash of its name.
-fn partition_of(group: &str, partitions: usize) -> i32 {
-    let hash = group.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
-    (hash & i32::MAX) % (partitions.max(1) as i32)
+fn refused_commit(topic: &OffsetCommitRequestTopic, error_code: ErrorCode) -> OffsetCommitResponseTopic {
+    let partitions =
+        topic.partitions.iter().map(|p| OffsetCommitResponsePartition { index: p.index, error_code });
+    OffsetCommitResponseTopic { name: topic.name.clone(), partitions: partitions.collect() }
+}
+
+/// The address without the port, as Kafka describes clients.
+fn host_of(peer: &str) -> String {
+    let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
+    format!("/{host}")
 }

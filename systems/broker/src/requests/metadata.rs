@@ -3,6 +3,7 @@
 //! Topics are not made by being asked for.
 
 use crate::connection::ReplyTo;
+use crate::coordinators::OFFSETS_TOPIC;
 use crate::ids::TopicId;
 use crate::metadata::Topic;
 use crate::node::{Cx, Running};
@@ -12,9 +13,6 @@ use riprap_protocol::messages::{
     MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use riprap_protocol::{ErrorCode, Uuid};
-
-/// The topic that keeps committed offsets.
-pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 /// The kind of resource whose configuration is described. Source: Kafka's `ConfigResource.Type`.
 const RESOURCE_TOPIC: i8 = 2;

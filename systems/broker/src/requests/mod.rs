@@ -41,6 +41,7 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::InitProducerId, 0..=5),
     (ApiKey::OffsetForLeaderEpoch, 2..=4),
     (ApiKey::DescribeConfigs, 1..=4),
+    (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::DescribeCluster, 0..=2),
 ];
 
@@ -114,9 +115,9 @@ impl Running {
             }
             ApiKey::ForwardRequest => self.control(remote, ControlRequest::Forward(request.body()?), cx),
             ApiKey::FindCoordinator => self.on_find_coordinator(to, &request.body()?, cx),
-            key => {
+            _ => {
                 let Request { client_id, mut reader, .. } = request;
-                self.on_group_request(to, key, client_id, &mut reader, cx)?;
+                self.on_group_request(to, client_id, &mut reader, cx)?;
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Produce: appends, and answers once the records are as safe as the producer asked for.
 
 use crate::connection::ReplyTo;
+use crate::coordinators::OFFSETS_TOPIC;
 use crate::defect::DefectKind;
 use crate::ids::{LeaderEpoch, PartitionKey};
 use crate::log::{AppendError, ProducerCheck};
@@ -12,7 +13,7 @@ use riprap_protocol::messages::{
     ProduceRequest, ProduceResponse, ProduceResponseCurrentLeader, ProduceResponsePartition,
     ProduceResponseTopic,
 };
-use riprap_protocol::records::{BatchError, RecordBatch};
+use riprap_protocol::records::{BatchError, BatchHeader, RecordBatch};
 
 /// The longest that a produce may wait for replicas, whatever its producer asks for.
 const MAX_TIMEOUT_MS: i32 = 300_000;
@@ -142,12 +143,25 @@ impl Running {
         acks: Acks,
         cx: &mut Cx<'_>,
     ) -> Result<(Append, i64), (ErrorCode, Option<String>)> {
-        let image = self.quorum.image();
-        let key = image
-            .topic_id(topic)
-            .map(|topic| PartitionKey { topic, index })
-            .filter(|key| image.partition(*key).is_some())
-            .ok_or((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, None))?;
+        // What a coordinator reads back, it must have written.
+        if topic == OFFSETS_TOPIC {
+            return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, Some(format!("{topic} is not for clients"))));
+        }
+        let key = self.key_of(topic, index).map_err(|code| (code, None))?;
+        check_batch(records.clone())?;
+        self.append(key, records, acks, cx)
+    }
+
+    /// Appends one batch to a partition. Returns what to wait for and the first record's offset.
+    ///
+    /// Errors: nothing was appended.
+    pub(crate) fn append(
+        &mut self,
+        key: PartitionKey,
+        records: Bytes,
+        acks: Acks,
+        cx: &mut Cx<'_>,
+    ) -> Result<(Append, i64), (ErrorCode, Option<String>)> {
         let replica = self.replicas.get_mut(key).ok_or((ErrorCode::NOT_LEADER_OR_FOLLOWER, None))?;
         let leader = replica.leader().ok_or((ErrorCode::NOT_LEADER_OR_FOLLOWER, None))?;
         let epoch = leader.epoch;
@@ -156,7 +170,8 @@ impl Running {
             let message = format!("{have} replicas are in sync; {need} are needed");
             return Err((ErrorCode::NOT_ENOUGH_REPLICAS, Some(message)));
         }
-        let header = *check_batch(records.clone())?.header();
+        let header =
+            BatchHeader::parse(&records).map_err(|e| (ErrorCode::INVALID_RECORD, Some(e.to_string())))?;
         let append = |last_offset: i64| Append { key, epoch, end: last_offset + 1, acks };
         match replica.log.check_producer(&header) {
             ProducerCheck::New => {}
@@ -271,7 +286,7 @@ impl Running {
 }
 
 /// A producer's records are one batch, neither of a transaction nor a control batch.
-fn check_batch(mut records: Bytes) -> Result<RecordBatch, (ErrorCode, Option<String>)> {
+fn check_batch(mut records: Bytes) -> Result<(), (ErrorCode, Option<String>)> {
     let refuse = |code, message: &str| Err((code, Some(message.to_owned())));
     let batch = match RecordBatch::take_first(&mut records) {
         Ok(batch) => batch,
@@ -287,5 +302,5 @@ fn check_batch(mut records: Bytes) -> Result<RecordBatch, (ErrorCode, Option<Str
     if batch.header().is_control() || batch.header().is_transactional() {
         return refuse(ErrorCode::INVALID_RECORD, "control batches and transactions are not taken");
     }
-    Ok(batch)
+    Ok(())
 }

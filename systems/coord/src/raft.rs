@@ -441,6 +441,7 @@ impl Raft {
             id: self.config.id,
             role,
             term: self.hard.term,
+            voted_for: self.hard.vote,
             leader: self.leader,
             commit_index: self.commit,
             delivered_index: self.delivered,

@@ -300,9 +300,10 @@ struct Source<'a> {
 impl Source<'_> {
     fn feed(&self, progress: &mut Progress, send: &mut impl FnMut(Body)) {
         let beat = std::mem::take(&mut progress.heartbeat_due);
+        let newest = self.snapshot;
         let compacted = self.log.term_at(progress.next_index.prev()).is_none();
         if compacted && !matches!(progress.flow, Flow::Snapshot { .. }) {
-            let snapshot = self.snapshot.expect("entries are compacted into a snapshot").clone();
+            let snapshot = newest.expect("entries are compacted into a snapshot").clone();
             progress.flow = Flow::Snapshot { snapshot, acked: 0, sent: false, asked: false };
         }
         match &mut progress.flow {
@@ -334,6 +335,10 @@ impl Source<'_> {
             }
             Flow::Snapshot { snapshot, acked, sent, asked } => {
                 if !*sent {
+                    if *acked == 0 {
+                        // Nothing of the old one has arrived: a node that was down for long starts with the newest.
+                        snapshot.clone_from(newest.expect("a snapshot is being sent"));
+                    }
                     let end = snapshot.data.len().min(*acked as usize + self.config.max_bytes_per_message);
                     send(chunk(snapshot, *acked, snapshot.data.slice(*acked as usize..end)));
                     *sent = true;

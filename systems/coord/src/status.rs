@@ -24,6 +24,8 @@ pub struct Status {
     pub role: Role,
     /// Its term.
     pub term: Term,
+    /// Whom it voted for in this term.
+    pub voted_for: Option<NodeId>,
     /// The leader it knows of, itself included.
     pub leader: Option<NodeId>,
     /// Entries up to here are committed, as far as it knows.

@@ -1,0 +1,9 @@
+//! Raft in a simulated cluster, on disks that lose power, and against hostile bytes.
+
+mod chaos;
+mod cluster;
+mod codec;
+mod durability;
+
+mod safety;
+mod scenarios;

@@ -26,13 +26,18 @@
 //! members), KIP-394 (member id first), KIP-447 (stable fetch), KIP-814 (static leader skips assignment); Kafka's
 //! GroupCoordinator for which error is given when.
 
+mod config;
 mod join;
 mod offsets;
 mod outbox;
+mod rebalance;
 mod record;
+mod schedule;
 mod state;
 mod sync;
 
+pub use config::GroupConfig;
+pub use offsets::{offset_fetch_error, offset_fetch_groups, offset_fetch_response};
 pub use record::{Record, RecordError};
 
 use offsets::{answer_settled_commit, commit_answer};
@@ -42,68 +47,12 @@ use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     DescribeGroupsResponseGroup, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse,
     LeaveGroupRequest, LeaveGroupRequestMember, LeaveGroupResponse, ListGroupsRequest,
-    ListGroupsResponseGroup, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
-    OffsetFetchRequestGroup, OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic, SyncGroupRequest, SyncGroupResponse,
+    ListGroupsResponseGroup, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup, SyncGroupRequest, SyncGroupResponse,
 };
+use schedule::Schedule;
 use state::{Group, State, Turn};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// A coordinator's knobs and limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupConfig {
-    /// The shortest session a member may ask for.
-    pub min_session_timeout_ms: u64,
-    /// The longest session a member may ask for.
-    pub max_session_timeout_ms: u64,
-    /// How long a group that was empty waits for more members after the first.
-    pub initial_rebalance_delay_ms: u64,
-    /// How long a client is kept waiting for its records to be committed.
-    pub commit_timeout_ms: u64,
-    /// How long a group without members keeps its offsets after its last commit.
-    pub retention_ms: u64,
-    /// Groups of one coordinator.
-    pub max_groups: usize,
-    /// Members of one group.
-    pub max_members: usize,
-    /// Protocols and subscriptions of one member. Units: bytes.
-    pub max_subscription_bytes: usize,
-    /// All assignments of one generation. Units: bytes.
-    pub max_assignment_bytes: usize,
-    /// Partitions that one group has offsets of.
-    pub max_offsets: usize,
-    /// What a client may attach to a committed offset. Units: bytes.
-    pub max_offset_metadata_bytes: usize,
-    /// Appends of one coordinator that are on their way to the log.
-    pub max_in_flight: usize,
-}
-
-impl Default for GroupConfig {
-    fn default() -> GroupConfig {
-        GroupConfig {
-            // Kafka's is 6 s. Tests kill clients, and should not have to wait that long to see who takes over.
-            min_session_timeout_ms: 1000,
-            max_session_timeout_ms: 30 * 60 * 1000,
-            // Kafka's is 3 s, for hundreds of members that a deployment starts. A test starts a handful at the same
-            // moment and lives half a minute: this is enough to let them meet in one generation.
-            initial_rebalance_delay_ms: 200,
-            // Kafka's, and well below the 60 s after which clients give up a request.
-            commit_timeout_ms: 5000,
-            retention_ms: 7 * 24 * 60 * 60 * 1000,
-            // The three below bound memory at some hundred MB for clients that try, and are far above what tests use.
-            max_groups: 10_000,
-            max_members: 1000,
-            max_offsets: 100_000,
-            // A group's record must fit a batch (1 MiB by default): half for assignments, and a large part of the
-            // rest for a subscription of thousands of topics.
-            max_subscription_bytes: 256 << 10,
-            max_assignment_bytes: 512 << 10,
-            max_offset_metadata_bytes: 4096,
-            // As many as a log that lost its followers may let pile up until clients have been turned away.
-            max_in_flight: 10_000,
-        }
-    }
-}
+use std::collections::BTreeMap;
 
 /// Names a request that waits for its answer; the driver's own number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -156,37 +105,6 @@ pub enum Output {
         /// To be appended as one batch.
         records: Vec<Record>,
     },
-}
-
-/// When which group has something to do by itself.
-#[derive(Debug, Default)]
-struct Schedule {
-    by_time: BTreeSet<(u64, String)>,
-    by_group: BTreeMap<String, u64>,
-}
-
-impl Schedule {
-    fn set(&mut self, group_id: &str, at_ns: Option<u64>) {
-        if self.by_group.get(group_id).copied() == at_ns {
-            return;
-        }
-        if let Some(at_ns) = self.by_group.remove(group_id) {
-            self.by_time.remove(&(at_ns, group_id.to_owned()));
-        }
-        if let Some(at_ns) = at_ns {
-            self.by_group.insert(group_id.to_owned(), at_ns);
-            self.by_time.insert((at_ns, group_id.to_owned()));
-        }
-    }
-
-    fn first_ns(&self) -> Option<u64> {
-        self.by_time.first().map(|(at_ns, _)| *at_ns)
-    }
-
-    fn due(&self, now_ns: u64) -> Vec<String> {
-        let is_due = |(at_ns, _): &&(u64, String)| *at_ns <= now_ns;
-        self.by_time.iter().take_while(is_due).map(|(_, group_id)| group_id.clone()).collect()
-    }
 }
 
 /// The coordinator of all groups of one partition.
@@ -583,55 +501,6 @@ fn give_up_waiting(group: &mut Group, then: &mut Then, turn: &mut Turn<'_>) {
         Then::Emptied => {}
     }
 }
-
-/// The groups that a fetch asks for, whichever version it has.
-pub fn offset_fetch_groups(request: OffsetFetchRequest, api_version: i16) -> Vec<OffsetFetchRequestGroup> {
-    if api_version >= SEVERAL_GROUPS_SINCE {
-        return request.groups;
-    }
-    let group = OffsetFetchRequestGroup {
-        group_id: request.group_id,
-        topics: request.topics,
-        ..OffsetFetchRequestGroup::default()
-    };
-    vec![group]
-}
-
-/// The answer to a fetch from the answers of its groups, in the order of [`offset_fetch_groups`].
-pub fn offset_fetch_response(
-    mut groups: Vec<OffsetFetchResponseGroup>,
-    api_version: i16,
-) -> OffsetFetchResponse {
-    if api_version >= SEVERAL_GROUPS_SINCE {
-        return OffsetFetchResponse { groups, ..OffsetFetchResponse::default() };
-    }
-    let OffsetFetchResponseGroup { topics, error_code, .. } =
-        if groups.is_empty() { OffsetFetchResponseGroup::default() } else { groups.remove(0) };
-    OffsetFetchResponse { topics, error_code, ..OffsetFetchResponse::default() }
-}
-
-/// The answer for a group that this broker cannot look into. Versions 0 and 1 have no error of the whole answer: each
-/// partition carries it.
-pub fn offset_fetch_error(
-    request: &OffsetFetchRequestGroup,
-    error_code: ErrorCode,
-) -> OffsetFetchResponseGroup {
-    let partition = |index: &i32| OffsetFetchResponsePartition {
-        index: *index,
-        committed_offset: -1,
-        committed_leader_epoch: -1,
-        metadata: Some(String::new()),
-        error_code,
-    };
-    let topics = request.topics.iter().flatten().map(|topic| OffsetFetchResponseTopic {
-        name: topic.name.clone(),
-        partitions: topic.partitions.iter().map(partition).collect(),
-    });
-    OffsetFetchResponseGroup { group_id: request.group_id.clone(), topics: topics.collect(), error_code }
-}
-
-/// First version of OffsetFetch that asks for several groups. Source: KIP-709.
-const SEVERAL_GROUPS_SINCE: i16 = 8;
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,8 @@ use super::{AppendToken, ReplyTo, Response};
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse, OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic, OffsetFetchRequestTopic, OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
+    OffsetCommitResponseTopic, OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic,
+    OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponseTopic,
 };
 use std::collections::BTreeMap;
 
@@ -252,3 +252,52 @@ pub(super) fn commit_answer(
     };
     topics.iter().map(answer).collect()
 }
+
+/// The groups that a fetch asks for, whichever version it has.
+pub fn offset_fetch_groups(request: OffsetFetchRequest, api_version: i16) -> Vec<OffsetFetchRequestGroup> {
+    if api_version >= SEVERAL_GROUPS_SINCE {
+        return request.groups;
+    }
+    let group = OffsetFetchRequestGroup {
+        group_id: request.group_id,
+        topics: request.topics,
+        ..OffsetFetchRequestGroup::default()
+    };
+    vec![group]
+}
+
+/// The answer to a fetch from the answers of its groups, in the order of [`offset_fetch_groups`].
+pub fn offset_fetch_response(
+    mut groups: Vec<OffsetFetchResponseGroup>,
+    api_version: i16,
+) -> OffsetFetchResponse {
+    if api_version >= SEVERAL_GROUPS_SINCE {
+        return OffsetFetchResponse { groups, ..OffsetFetchResponse::default() };
+    }
+    let OffsetFetchResponseGroup { topics, error_code, .. } =
+        if groups.is_empty() { OffsetFetchResponseGroup::default() } else { groups.remove(0) };
+    OffsetFetchResponse { topics, error_code, ..OffsetFetchResponse::default() }
+}
+
+/// The answer for a group that this broker cannot look into. Versions 0 and 1 have no error of the whole answer: each
+/// partition carries it.
+pub fn offset_fetch_error(
+    request: &OffsetFetchRequestGroup,
+    error_code: ErrorCode,
+) -> OffsetFetchResponseGroup {
+    let partition = |index: &i32| OffsetFetchResponsePartition {
+        index: *index,
+        committed_offset: NO_OFFSET,
+        committed_leader_epoch: NO_LEADER_EPOCH,
+        metadata: Some(String::new()),
+        error_code,
+    };
+    let topics = request.topics.iter().flatten().map(|topic| OffsetFetchResponseTopic {
+        name: topic.name.clone(),
+        partitions: topic.partitions.iter().map(partition).collect(),
+    });
+    OffsetFetchResponseGroup { group_id: request.group_id.clone(), topics: topics.collect(), error_code }
+}
+
+/// First version of OffsetFetch that asks for several groups. Source: KIP-709.
+const SEVERAL_GROUPS_SINCE: i16 = 8;

@@ -21,6 +21,7 @@
 mod laws;
 mod table;
 
+use super::record::Entry;
 use super::*;
 use riprap_protocol::Message;
 use riprap_protocol::messages::{

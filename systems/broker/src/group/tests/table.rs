@@ -1013,6 +1013,24 @@ fn a_static_member_returns_without_a_rebalance() {
         op: left NONE UNKNOWN_MEMBER_ID
         ",
     );
+    // The log keeps its new id waiting: everybody starts over, and it has a whole session to come again.
+    after(
+        beginning,
+        "
+        > hold
+        > z join instance=i session=5000
+        append 2: gen=1 [a#1,i#3]
+        > +5000
+        z: join REBALANCE_IN_PROGRESS
+        > committed 2
+        > describe
+        PreparingRebalance  a#1 i#3
+        > z join
+        > a join
+        a: joined gen=2 range leader=a#1 members=a#1,i#4
+        z: joined gen=2 range leader=a#1 as i#4
+        ",
+    );
     // The log refuses its new id: everybody starts over.
     after(
         beginning,

@@ -6,10 +6,10 @@
 //! nodes. The price is that sockets rest in the kernel's buffers while the node syncs its disk; since a whole batch
 //! shares that sync, this delays nothing that would not have waited for the sync too.
 //!
-//! A turn of the loop: wait until something is ready; gather what is ready, up to [`Limits::batch_events`]; step each
+//! A turn of the loop: wait until something is ready; gather what is ready, up to `Limits::batch_events`; step each
 //! event; settle once; carry out the effects; let every connection run.
 //!
-//! Each connection is a task that reads at most [`Limits::read_bytes`] and then queues for a place in the one inbox.
+//! Each connection is a task that reads at most `Limits::read_bytes` and then queues for a place in the one inbox.
 //! Places are given in the order of asking, so a connection that floods has one chunk in line like everybody else.
 //! A full inbox leaves the bytes in the socket, and TCP tells the sender.
 //!

@@ -110,7 +110,7 @@ impl Safety {
         self.committed.last_key_value().map_or(Index(0), |(index, _)| *index)
     }
 
-    /// After a step that seems to have changed nothing, only that; the check after the next settle is thorough.
+    /// As [`check`](Safety::check), unless nothing seems to have changed: that alone is cheap enough for each step.
     pub(crate) fn check_step(&mut self, id: NodeId, raft: &Raft) {
         let old = &self.views[&id];
         let last = raft.last_index();

@@ -12,6 +12,7 @@
 //! ```
 
 mod checks;
+mod edn;
 mod form;
 mod found;
 mod index;
@@ -24,6 +25,7 @@ pub mod registry;
 mod stats;
 mod verdict;
 
+pub use edn::{read_edn, write_edn_op};
 pub use options::{Guarantees, Isolation, Options, Via};
 pub use read::{HistoryError, Loaded, read_history};
 pub use verdict::{Anomaly, Example, Kinds, Severity, Stats, Valid, Verdict};

@@ -1,5 +1,6 @@
 //! Histories from files: JSON lines or Jepsen's EDN, plain or packed, told apart by the name's ending.
 
+use crate::edn::read_edn;
 use riprap_core::History;
 use riprap_core::history::{ReadError, read_jsonl};
 use std::fs::File;
@@ -69,6 +70,7 @@ pub fn read_history(path: impl AsRef<Path>) -> Result<Loaded, HistoryError> {
     };
     let read = match stem.rsplit_once('.').map(|(_, kind)| kind) {
         Some("jsonl") => read_jsonl(input),
+        Some("edn") => read_edn(input),
         kind => {
             let ending = kind.map_or_else(|| name.clone(), |kind| format!(".{kind}"));
             return Err(HistoryError::UnknownKind { path: path.to_owned(), ending });

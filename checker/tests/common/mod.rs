@@ -10,13 +10,13 @@ use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Re
 use std::collections::BTreeMap;
 
 /// So many random cases; a failure is printed, and becomes a test of its own by hand.
-pub fn cases(cases: u32) -> ProptestConfig {
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// One op of a random history, before its sends get their values.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub(crate) struct Draft {
     process: u32,
     kind: Kind,
     f: F,
@@ -83,7 +83,7 @@ fn draft() -> impl Strategy<Value = Draft> {
 
 /// Histories of up to `max_ops` ops, two rows each, well formed: every value is sent at most once, a process that got
 /// an info or never an answer is followed by another.
-pub fn histories(max_ops: usize) -> impl Strategy<Value = History> {
+pub(crate) fn histories(max_ops: usize) -> impl Strategy<Value = History> {
     vec(draft(), 0..=max_ops).prop_map(|drafts| assemble(&drafts))
 }
 
@@ -135,12 +135,12 @@ fn assemble(drafts: &[Draft]) -> History {
 }
 
 /// The same history with every op changed.
-pub fn map(history: &History, change: impl FnMut(Op) -> Op) -> History {
+pub(crate) fn map(history: &History, change: impl FnMut(Op) -> Op) -> History {
     history.ops().map(|op| op.to_op()).map(change).collect()
 }
 
 /// The same op with every key, offset and value changed.
-pub fn rename(
+pub(crate) fn rename(
     mut op: Op,
     key: impl Fn(Key) -> Key,
     offset: impl Fn(Offset) -> Offset,
@@ -175,7 +175,7 @@ pub fn rename(
 
 /// Every example carries a history in which the same anomaly is seen, and which names the ops of its story.
 #[track_caller]
-pub fn check_proofs(history: &History, options: &Options) {
+pub(crate) fn check_proofs(history: &History, options: &Options) {
     let verdict = check(history, options);
     let options = Options { vacuity: false, ..options.clone() };
     for (name, anomaly) in &verdict.anomalies {

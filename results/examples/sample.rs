@@ -1,7 +1,7 @@
 //! A report, made from the files of a run: `cargo run -p riprap-results --example sample [RUN_DIR]`.
 //!
 //! Without an argument it copies the small run next to this file into a temporary folder and makes its report there.
-//! Prints the report's path.
+//! That run is made up, ops, faults and logs; its verdict is the checker's. Prints the report's path.
 
 use riprap_results::{RunDir, publish};
 use std::error::Error;

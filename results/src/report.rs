@@ -12,7 +12,7 @@ use crate::palette::{self, Ink};
 use crate::plots::{Plot, fault_inks};
 use crate::record::TestRecord;
 use crate::summary::{other_reasons, worst_first};
-use crate::timeline::{Faults, Phase, brief};
+use crate::timeline::{Faults, Phase, brief, target_text};
 use html::Html;
 use ops::{example_ops, seconds};
 use riprap_checker::{Anomaly, Valid, Verdict, registry};
@@ -135,6 +135,7 @@ fn why(page: &mut Html, verdict: &Verdict) {
     let stats = &verdict.stats;
     let forbidden: Vec<_> = verdict.forbidden().collect();
     let mut reasons = Html::default();
+    reasons.raw("<ul>\n");
     for (name, anomaly) in forbidden.iter().take(MAX_REASONS) {
         reasons
             .raw("<li><a")
@@ -157,15 +158,10 @@ fn why(page: &mut Html, verdict: &Verdict) {
     }
     match verdict.valid {
         Valid::True => {
-            page.raw("<p>Nothing that the run's guarantees forbid was seen: of ");
-            page.text(thousands(stats.ok_sends))
-                .raw(" acknowledged sends, by ")
-                .text(thousands(stats.ok_polls));
-            page.raw(" polls that read ")
-                .text(thousands(stats.ok_records))
-                .raw(" records of ")
-                .text(stats.keys);
-            page.raw(" keys.</p>\n");
+            page.raw("<p>Nothing that the run's guarantees forbid was seen in ")
+                .text(thousands(stats.ok_sends));
+            page.raw(" acknowledged sends and ").text(thousands(stats.ok_polls)).raw(" polls, which read ");
+            page.text(thousands(stats.ok_records)).raw(" records of ").text(stats.keys).raw(" keys.</p>\n");
         }
         Valid::Unknown => {
             page.raw("<p>Nothing forbidden was seen, but this run cannot show that there was nothing:</p>\n");
@@ -174,7 +170,10 @@ fn why(page: &mut Html, verdict: &Verdict) {
             page.raw("<p>The system broke what the run asked it to guarantee:</p>\n");
         }
     }
-    page.raw("<ul>\n").append(reasons).raw("</ul>\n");
+    reasons.raw("</ul>\n");
+    if !verdict.why.is_empty() {
+        page.append(reasons);
+    }
 }
 
 fn anomalies(page: &mut Html, input: &ReportInput<'_>) {
@@ -186,7 +185,7 @@ fn anomalies(page: &mut Html, input: &ReportInput<'_>) {
     }
     page.raw(
         "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">anomaly<th scope=\"col\" class=\"n\">count\
-         <th scope=\"col\">allowed<th scope=\"col\">what it is</thead><tbody>\n",
+         <th scope=\"col\">allowed<th scope=\"col\" class=\"wide\">what it is</thead><tbody>\n",
     );
     for (name, anomaly) in &found {
         page.raw("<tr><td class=\"name\">");
@@ -229,10 +228,15 @@ fn examples(page: &mut Html, name: &str, anomaly: &Anomaly, history: &History) {
         (count, _) => page.text(thousands(count)).raw(" times"),
     };
     page.raw(if anomaly.allowed { ", allowed</span></summary>\n" } else { "</span></h3>\n" });
-    for example in &anomaly.examples[..shown] {
+    // One is enough to understand; the others are a click away, so that the rest of the report is not far.
+    for (n, example) in anomaly.examples[..shown].iter().enumerate() {
+        if n == 1 {
+            page.raw("<details><summary>").text(shown - 1).raw(" more</summary>\n");
+        }
         page.element("<p class=\"story\">", &example.story, "</p>\n");
         page.append(example_ops(example, history));
     }
+    page.raw(if shown > 1 { "</details>\n" } else { "" });
     page.raw(if anomaly.allowed { "</details>\n" } else { "" });
 }
 
@@ -257,13 +261,13 @@ fn faults(page: &mut Html, input: &ReportInput<'_>) {
             Some(until_ns) => page.element("<td class=\"n\">", seconds(until_ns), ""),
             None => page.raw("<td class=\"n warn\">never healed"),
         };
-        page.element("<td>", brief(&span.target), "");
+        page.element("<td class=\"long\">", target_text(&span.target), "");
         page.raw(match span.took_effect {
             Some(true) => "<td class=\"good\">yes",
             Some(false) => "<td class=\"bad\">no",
-            None => "<td class=\"warn\">not known",
+            None => "<td class=\"warn short\">not known",
         });
-        page.element("<td>", brief(&span.evidence), "\n");
+        page.element("<td class=\"long\">", brief(&span.evidence), "\n");
     }
     page.raw("</tbody></table></div>\n");
     if strikes.len() > MAX_STRIKES {
@@ -342,7 +346,7 @@ fn errors(page: &mut Html, history: &History) {
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, error)| std::cmp::Reverse(error.count));
-    page.raw("<h3>Errors</h3>\n");
+    page.raw("<h3><b>Errors</b></h3>\n");
     page.raw(
         "<div class=\"scroll\"><table><thead><tr><th scope=\"col\" class=\"n\">count<th scope=\"col\">error\
          <th scope=\"col\">f<th scope=\"col\">counts as<th scope=\"col\">said, the first time</thead><tbody>\n",

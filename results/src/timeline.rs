@@ -100,7 +100,7 @@ impl Faults {
         let inert = self.spans().into_iter().filter(|(_, span)| span.took_effect != Some(true));
         Verdict::compose(inert.map(|(name, span)| {
             let at_s = span.from_ns as f64 / 1e9;
-            let (target, evidence) = (brief(&span.target), brief(&span.evidence));
+            let (target, evidence) = (target_text(&span.target), brief(&span.evidence));
             let why = match span.took_effect {
                 Some(_) => format!("{name} of {target} at {at_s:.1} s did not take effect: {evidence}"),
                 None => format!("{name} of {target} at {at_s:.1} s: nobody saw whether it took effect"),
@@ -143,7 +143,7 @@ fn span_of(strike: OpRef<'_>) -> FaultSpan {
     span
 }
 
-/// JSON for humans, on one line and not long: `n1, n2`, `cut: n1, n2; heals: false`.
+/// JSON for humans, on one line and not long: `n1, n2`, `dead-links: 4; live-links: 2`.
 pub(crate) fn brief(json: &Json) -> String {
     const MAX_CHARS: usize = 240;
     let text = readable(json, 0);
@@ -154,21 +154,71 @@ pub(crate) fn brief(json: &Json) -> String {
 }
 
 fn readable(json: &Json, depth: usize) -> String {
-    let text = match json {
+    let parts: Vec<String> = match json {
         Json::Null => return "nothing".to_owned(),
         Json::String(text) => return text.replace(['\n', '\r'], " "),
-        Json::Array(parts) => {
-            let parts: Vec<_> = parts.iter().map(|part| readable(part, depth + 1)).collect();
-            parts.join(", ")
-        }
+        Json::Bool(_) | Json::Number(_) => return json.to_string(),
+        Json::Array(parts) => parts.iter().map(|part| readable(part, depth + 1)).collect(),
         Json::Object(fields) => {
-            let fields: Vec<_> =
-                fields.iter().map(|(name, part)| format!("{name}: {}", readable(part, depth + 1))).collect();
-            fields.join("; ")
+            let told = fields.iter().filter(|(_, part)| !is_empty(part));
+            told.map(|(name, part)| format!("{name}: {}", readable(part, depth + 1))).collect()
         }
-        other => return other.to_string(),
     };
-    if depth == 0 { text } else { format!("({text})") }
+    let text = parts.join(if json.is_object() { "; " } else { ", " });
+    match parts.len() {
+        0 => "nothing".to_owned(),
+        1 => text,
+        _ if depth == 0 => text,
+        _ => format!("({text})"),
+    }
+}
+
+/// A field without content says nothing: `leaking: []`.
+fn is_empty(json: &Json) -> bool {
+    match json {
+        Json::Null => true,
+        Json::Array(parts) => parts.is_empty(),
+        Json::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// What a strike was aimed at: its shape, then who or what: `one: n2`, `bridge: n1↔n3`.
+pub(crate) fn target_text(aim: &Json) -> String {
+    let Json::Object(fields) = aim else { return brief(aim) };
+    let rest = fields.iter().filter(|(name, _)| *name != "shape");
+    let rest: Vec<String> = rest
+        .map(|(name, part)| match (name.as_str(), part) {
+            ("nodes", nodes) => brief(nodes),
+            ("cut", Json::Array(links)) => links_text(links),
+            (name, part) => format!("{name}: {}", brief(part)),
+        })
+        .collect();
+    match fields.get("shape").and_then(Json::as_str) {
+        Some(shape) if rest.is_empty() => shape.to_owned(),
+        Some(shape) => format!("{shape}: {}", rest.join("; ")),
+        None => rest.join("; "),
+    }
+}
+
+/// Cut links, `n1->n2`; one that is cut both ways is told once.
+fn links_text(links: &[Json]) -> String {
+    let links: Vec<&str> = links.iter().filter_map(Json::as_str).collect();
+    let mut told = Vec::new();
+    for link in &links {
+        let text = match link.split_once("->") {
+            Some((from, to)) if links.contains(&format!("{to}->{from}").as_str()) => {
+                if from > to {
+                    continue;
+                }
+                format!("{from}↔{to}")
+            }
+            Some((from, to)) => format!("{from}→{to}"),
+            None => (*link).to_owned(),
+        };
+        told.push(Json::from(text));
+    }
+    brief(&Json::from(told))
 }
 
 #[cfg(test)]
@@ -199,7 +249,7 @@ mod tests {
     fn strikes_last_until_they_are_healed() {
         let hit = |evidence: &str| json!({"took_effect": true, "evidence": evidence});
         let mut ops = Vec::new();
-        ops.extend(act(10, "kill", json!(["n2"]), hit("gone")));
+        ops.extend(act(10, "kill", json!({"shape": "one", "nodes": ["n2"]}), hit("gone")));
         ops.extend(act(
             20,
             "cut",
@@ -263,14 +313,28 @@ mod tests {
     }
 
     #[test]
+    fn targets_for_humans() {
+        let check = |json: Json, expected: &str| assert_eq!(target_text(&json), expected);
+        check(json!({"shape": "minority", "nodes": ["n2", "n3"]}), "minority: n2, n3");
+        check(json!({"shape": "bridge", "cut": ["n1->n3", "n3->n1"]}), "bridge: n1↔n3");
+        check(json!({"shape": "one-way", "cut": ["n1->n2", "n1->n3"]}), "one-way: n1→n2, n1→n3");
+        check(json!({"shape": "all"}), "all");
+        check(json!({"rate": 5}), "rate: 5");
+        check(json!(["n1"]), "n1");
+    }
+
+    #[test]
     fn json_for_humans() {
         let check = |json: Json, expected: &str| assert_eq!(brief(&json), expected);
         check(json!(["n1", "n2"]), "n1, n2");
         check(
             json!({"halves": [["n1"], ["n2", "n3"]], "heals": false}),
-            "halves: ((n1), (n2, n3)); heals: false",
+            "halves: (n1, (n2, n3)); heals: false",
         );
+        check(json!({"n2": "down: signal: 9"}), "n2: down: signal: 9");
+        check(json!({"dead-links": 4, "leaking": []}), "dead-links: 4");
         check(Json::Null, "nothing");
+        check(json!([]), "nothing");
         check(json!("two\nlines"), "two lines");
         assert_eq!(brief(&json!("x".repeat(1_000))).len(), 243);
     }

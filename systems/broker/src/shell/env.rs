@@ -5,7 +5,7 @@ use riprap_env::random::Draws;
 use riprap_env::{Disk, Env, LogLevel, RealDisk};
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,13 +36,26 @@ impl LiveEnv {
         };
         let log = Log { file, level: config.log_level };
         let disk = RealDisk::new(&config.dir).map_err(io::Error::other)?;
-        Ok(LiveEnv { disk, draws: Draws::new(config.seed, config.entity.clone()), log })
+        let entity = format!("{} in life {:016x}", config.entity, life()?);
+        Ok(LiveEnv { disk, draws: Draws::new(config.seed, entity), log })
     }
 
     /// A second handle on the log, for whoever survives the node.
     pub(super) fn log_handle(&self) -> io::Result<Log> {
         Ok(Log { file: self.log.file.as_ref().map(File::try_clone).transpose()?, level: self.log.level })
     }
+}
+
+/// Tells this life of the process from all others, with any seed.
+///
+/// A process that is killed starts again with the same seed and counts its draws from 0. What it draws to say who it is
+/// (a broker's incarnation, the ids of group members) must not be what its last life drew: it would be taken for it.
+fn life() -> io::Result<u64> {
+    const SOURCE: &str = "/dev/urandom";
+    let mut bytes = [0; 8];
+    let read = File::open(SOURCE).and_then(|mut source| source.read_exact(&mut bytes));
+    read.map_err(|e| named("failed to read", SOURCE.as_ref(), &e))?;
+    Ok(u64::from_be_bytes(bytes))
 }
 
 fn named(what: &str, path: &std::path::Path, e: &io::Error) -> io::Error {
@@ -134,6 +147,21 @@ fn civil(days_since_1970: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_lives_draw_alike() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let config = ShellConfig {
+            listen: "127.0.0.1:0".parse().expect("an address"),
+            dir: dir.path().join("data"),
+            seed: 1,
+            entity: "n1".to_owned(),
+            log: LogTarget::Stderr,
+            log_level: LogLevel::Info,
+        };
+        let first_draw = || LiveEnv::new(&config).expect("opens").random_u64("incarnation");
+        assert_ne!(first_draw(), first_draw());
+    }
 
     #[test]
     fn prints_utc() {

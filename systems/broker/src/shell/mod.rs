@@ -44,7 +44,8 @@ pub struct ShellConfig {
     pub listen: SocketAddr,
     /// The folder that is the node's disk.
     pub dir: PathBuf,
-    /// What the node's randomness grows from.
+    /// What the node's randomness grows from, together with its name and with what tells this life of the process from
+    /// all others: the same seed gives a node that is killed and starts again other numbers than before.
     pub seed: u64,
     /// The node's name: two nodes of one seed draw different numbers.
     pub entity: String,

@@ -31,6 +31,7 @@ pub use read::{HistoryError, Loaded, read_history};
 pub use verdict::{Anomaly, Example, Kinds, Severity, Stats, Valid, Verdict};
 
 use index::Index;
+use registry::CheckerInfo;
 use riprap_core::History;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -43,7 +44,8 @@ pub fn check(history: &History, options: &Options) -> Verdict {
     match catch_unwind(AssertUnwindSafe(|| Index::new(history))) {
         Err(panic) => verdict = verdict.merge(Verdict::unknown("index", broke(&*panic))),
         Ok(index) => {
-            verdict = verdict.merge(judge(&index, options)).merge(form::judge(&index, options));
+            verdict =
+                verdict.merge(judge(&index, options, registry::ALL)).merge(form::judge(&index, options));
         }
     }
     if options.vacuity
@@ -55,15 +57,15 @@ pub fn check(history: &History, options: &Options) -> Verdict {
 }
 
 /// What the checks find, each by itself.
-fn judge(index: &Index<'_>, options: &Options) -> Verdict {
-    let found = parallel::all(registry::ALL.len(), index.history.len(), |n| {
-        let checker = registry::ALL[n];
+fn judge(index: &Index<'_>, options: &Options, checkers: &[&CheckerInfo]) -> Verdict {
+    let found = parallel::all(checkers.len(), index.history.len(), |n| {
+        let checker = checkers[n];
         // A check that breaks says nothing, and its silence must not pass for a clean history.
         catch_unwind(AssertUnwindSafe(|| (checker.run)(index, options))).map_err(|panic| broke(&*panic))
     });
     let mut verdict = Verdict::default();
     let mut broken = Vec::new();
-    for (checker, found) in registry::ALL.iter().zip(found) {
+    for (checker, found) in checkers.iter().zip(found) {
         match found {
             Err(why) => broken.push(Verdict::unknown(checker.name, why)),
             Ok(found) => {
@@ -95,4 +97,26 @@ fn broke(panic: &(dyn std::any::Any + Send)) -> String {
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message");
     format!("the check itself broke: {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_breaks_is_unknown_and_silences_no_other() {
+        let broken = CheckerInfo {
+            name: "broken",
+            doc: "breaks",
+            anomalies: &[],
+            run: |_, _| panic!("index out of bounds"),
+        };
+        let history = mini::parse("s5=17@12");
+        let index = Index::new(&history);
+        let judged = judge(&index, &Options::default(), &[&broken]);
+        let why = "broken: the check itself broke: index out of bounds";
+        assert_eq!((judged.valid, judged.why), (Valid::Unknown, vec![why.to_owned()]));
+        let judged = judge(&index, &Options::default(), &[&broken, &checks::unseen::INFO]);
+        assert_eq!((judged.valid, judged.anomalies["unseen"].count, judged.why.len()), (Valid::False, 1, 2));
+    }
 }

@@ -11,8 +11,8 @@ const MAX_LINES: usize = 40;
 const MAX_LINE_CHARS: usize = 400;
 /// What is looked at of one log; a node that logs more than this in a run has said it all by then.
 const MAX_LOG_BYTES: u64 = 64 << 20;
-/// Logs looked at.
-const MAX_LOGS: usize = 64;
+/// Logs of one node that are looked at.
+const MAX_LOGS: usize = 8;
 
 /// The warnings and errors of one log.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -65,6 +65,7 @@ pub fn report(input: &ReportInput<'_>) -> String {
     page.raw("<main>\n");
     anomalies(&mut page, input);
     faults(&mut page, input);
+    other_parts(&mut page, input.verdict);
     plots(&mut page, input);
     operations(&mut page, input);
     knobs(&mut page, input);
@@ -274,6 +275,19 @@ fn faults(page: &mut Html, input: &ReportInput<'_>) {
         page.raw("<p class=\"note\">")
             .text(strikes.len() - MAX_STRIKES)
             .raw(" more stand in results.json.</p>\n");
+    }
+}
+
+/// What others attached to the verdict, as `liveness`, and what has no section of its own.
+fn other_parts(page: &mut Html, verdict: &Verdict) {
+    let shown_elsewhere = ["faults", "phases", "seed"];
+    for (name, part) in verdict.parts.iter().filter(|(name, _)| !shown_elsewhere.contains(&name.as_str())) {
+        page.raw("<h3><b>").text(name).raw("</b></h3>\n<dl class=\"knobs\">\n");
+        match part {
+            Json::Object(fields) => fields.iter().for_each(|(field, value)| knob(page, field, value)),
+            part => knob(page, name, part),
+        }
+        page.raw("</dl>\n");
     }
 }
 
@@ -563,7 +577,9 @@ mod tests {
         };
         let anomaly =
             Anomaly { count: 3_000, allowed: false, severity: Severity::Data, examples: vec![example] };
-        let mut verdict = Verdict { valid, why: vec![format!("{said}: {said}")], ..Verdict::default() };
+        let mut verdict = Verdict { valid, why: vec![format!("{said}: {said}")], ..Verdict::default() }
+            .with_part(said, json!({said: said}))
+            .with_part("liveness", said);
         if valid == Valid::False {
             verdict.anomalies.insert(format!("lost{said}"), anomaly);
         }

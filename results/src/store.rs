@@ -308,8 +308,8 @@ fn append_to(path: &Path) -> Result<File, StoreError> {
 
 /// Writes a history, op by op.
 ///
-/// Each op is one `write(2)`: what [`HistoryWriter::append`] returned for survives the end of the harness, and it costs
-/// a microsecond or two, little beside the op itself.
+/// Each op is one `write(2)`: what [`HistoryWriter::append`] returned for survives the end of the harness. That costs some
+/// microseconds, little beside an op that went over a network; a buffer would save them and lose what it holds.
 #[derive(Debug)]
 pub struct HistoryWriter {
     path: PathBuf,

@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
-/// Columns of a line that is not on a terminal, or on one that does not say how wide it is.
-const DEFAULT_WIDTH: usize = 120;
+/// Columns of a terminal that does not say how many it has.
+const DEFAULT_WIDTH: usize = 80;
 
 /// Where lines go.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +19,14 @@ impl Terminal {
         Terminal { redraws: is_terminal, paint: Paint { colours: is_terminal && !no_color() } }
     }
 
-    /// Columns, asked anew each time: windows are resized.
+    /// Columns that a line may have, asked anew each time: windows are resized. A line that stays may be of any length.
     pub(crate) fn width(&self) -> usize {
         if !self.redraws {
-            return DEFAULT_WIDTH;
+            return usize::MAX;
         }
         let width = terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0));
         // A line that fills the last column makes some terminals wrap.
-        width.filter(|width| *width > 0).map_or(DEFAULT_WIDTH, |width| width - 1)
+        width.unwrap_or(DEFAULT_WIDTH).saturating_sub(1)
     }
 }
 

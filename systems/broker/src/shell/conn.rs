@@ -52,20 +52,24 @@ pub(super) struct Conn {
     outbox: Option<mpsc::UnboundedSender<Bytes>>,
     /// What was given to the task and has not gone out. The outbox itself is unbounded: this is its bound.
     unsent_bytes: Rc<Cell<usize>>,
+    /// Whether it does not stand yet.
+    is_connecting: Rc<Cell<bool>>,
     task: tokio::task::AbortHandle,
 }
 
 impl Conn {
     pub(super) fn accepted(conn: ConnId, stream: TcpStream, shared: &Shared) -> Conn {
         let shared = shared.clone();
-        Conn::spawn(|outbox, unsent| async move { transfer(conn, stream, outbox, unsent, shared).await })
+        Conn::spawn(Rc::default(), |outbox, unsent| transfer(conn, stream, outbox, unsent, shared))
     }
 
     pub(super) fn connecting(conn: ConnId, to: String, shared: &Shared) -> Conn {
         let shared = shared.clone();
-        Conn::spawn(|outbox, unsent| async move {
+        let is_connecting = Rc::new(Cell::new(true));
+        Conn::spawn(is_connecting.clone(), |outbox, unsent| async move {
             match timeout(shared.limits.connect_timeout, TcpStream::connect(to)).await {
                 Ok(Ok(stream)) => {
+                    is_connecting.set(false);
                     report(&shared, Incoming::Connected { conn }).await;
                     transfer(conn, stream, outbox, unsent, shared).await;
                 }
@@ -74,14 +78,17 @@ impl Conn {
         })
     }
 
-    fn spawn<F>(task: impl FnOnce(mpsc::UnboundedReceiver<Bytes>, Rc<Cell<usize>>) -> F) -> Conn
+    fn spawn<F>(
+        is_connecting: Rc<Cell<bool>>,
+        task: impl FnOnce(mpsc::UnboundedReceiver<Bytes>, Rc<Cell<usize>>) -> F,
+    ) -> Conn
     where
         F: Future<Output = ()> + 'static,
     {
         let (outbox, from_node) = mpsc::unbounded_channel();
         let unsent_bytes = Rc::new(Cell::new(0));
         let task = tokio::task::spawn_local(task(from_node, unsent_bytes.clone())).abort_handle();
-        Conn { outbox: Some(outbox), unsent_bytes, task }
+        Conn { outbox: Some(outbox), unsent_bytes, is_connecting, task }
     }
 
     /// Whether the node still wants to hear of it.
@@ -103,6 +110,11 @@ impl Conn {
 
     pub(super) fn close(&mut self) {
         self.outbox = None;
+    }
+
+    /// Whether closing it means to give up connecting: there is nothing that has to go out first.
+    pub(super) fn is_attempt(&self) -> bool {
+        self.is_connecting.get() && self.unsent_bytes.get() == 0
     }
 
     pub(super) fn abort(self) {

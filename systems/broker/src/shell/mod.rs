@@ -312,7 +312,9 @@ impl Driver<'_> {
             }
             Effect::Send { conn, bytes } => self.send(conn, bytes),
             Effect::Close { conn } => {
-                if let Some(open) = self.conns.get_mut(&conn) {
+                if self.conns.get(&conn).is_some_and(Conn::is_attempt) {
+                    self.cut(conn);
+                } else if let Some(open) = self.conns.get_mut(&conn) {
                     open.close();
                 }
             }
@@ -329,6 +331,11 @@ impl Driver<'_> {
         let limit = self.limits.unsent_bytes;
         let line = format_args!("closing connection {}: more than {limit} bytes wait for it to read", conn.0);
         self.env.log(LogLevel::Warn, line);
+        self.cut(conn);
+    }
+
+    /// Ends a connection at once.
+    fn cut(&mut self, conn: ConnId) {
         if let Some(cut) = self.conns.remove(&conn) {
             cut.abort();
         }

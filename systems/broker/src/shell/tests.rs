@@ -349,6 +349,33 @@ fn opens_connections() {
 }
 
 #[test]
+fn gives_up_connecting_when_asked_to() {
+    // A listener whose queue is full answers no SYN: the kernel's queue of a backlog of 0 holds one connection.
+    let runtime = runtime().expect("a runtime");
+    let guard = runtime.enter();
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let full = socket.listen(0).expect("listens");
+    drop(guard);
+    let to = full.local_addr().expect("bound");
+    let _queued = connect(to);
+    let conn = ConnId::opened_by_node(1);
+    let (events, seen) = std_mpsc::channel();
+    let step = move |_now_ns: u64, event: Event, _env: &mut dyn Env, effects: &mut Effects| {
+        if event == Event::Start {
+            effects.push(Effect::Connect { conn, to: to.to_string() });
+            effects.push(Effect::Close { conn });
+        }
+        events.send(event).ok();
+    };
+    let limits = Limits { connect_timeout: PATIENCE * 2, ..Limits::default() };
+    check(limits, step, |_| {
+        assert_eq!(seen.recv_timeout(PATIENCE), Ok(Event::Start));
+        assert_eq!(seen.recv_timeout(PATIENCE), Ok(Event::Closed { conn }));
+    });
+}
+
+#[test]
 fn wakes_no_sooner_than_asked_and_only_as_asked_last() {
     let (wakes, seen) = std_mpsc::channel();
     let step = move |now_ns: u64, event: Event, _env: &mut dyn Env, effects: &mut Effects| match event {

@@ -5,6 +5,7 @@
 //! strikes of one fault that no eye could tell apart are drawn as one. The same run always gives the same bytes.
 
 mod canvas;
+mod scale;
 mod series;
 
 use crate::palette::{self, Ink};
@@ -12,6 +13,7 @@ use crate::timeline::{Faults, Phase};
 use canvas::{Anchor, Canvas, Point};
 use riprap_core::op::Kind;
 use riprap_core::{F, History};
+use scale::{LogScale, round_scale, short_number, time_label, time_step_ns};
 use series::{Buckets, Spread, Words};
 use std::collections::BTreeMap;
 
@@ -34,13 +36,16 @@ pub fn plots(history: &History, phases: &[Phase], faults: &Faults) -> Vec<Plot> 
     if words.names().is_empty() {
         return Vec::new();
     }
-    let last_op_ns = history.ops().next_back().map_or(0, |op| op.time_ns());
-    let until_ns = phases.iter().map(|phase| phase.until_ns).fold(last_op_ns, i64::max).max(1);
+    let ends_ns = history.ops().map(|op| op.time_ns()).chain(phases.iter().map(|phase| phase.until_ns));
+    let until_ns = ends_ns.max().unwrap_or(0).clamp(1, MAX_RUN_NS);
     let run = Run { words: &words, buckets: Buckets::over(until_ns), until_ns, phases, faults };
     let mut plots = vec![rate_plot(history, &run)];
     plots.extend(latency_plot(history, &run));
     plots
 }
+
+/// Longer than this, 31 years, takes no run, but a history with a broken clock: it is drawn up to here.
+const MAX_RUN_NS: i64 = 1_000_000_000_000_000_000;
 
 /// What all pictures of a run share.
 struct Run<'a> {
@@ -339,88 +344,6 @@ fn stretches(spreads: &[Spread]) -> Vec<Vec<(usize, [i64; 3])>> {
     stretches
 }
 
-/// Whole decades of nanoseconds.
-struct LogScale {
-    from: u32,
-    to: u32,
-}
-
-impl LogScale {
-    /// The decades in which all of these lie, at least one; `None` if there are none.
-    fn over<'a>(spreads: impl Iterator<Item = &'a Spread>) -> Option<LogScale> {
-        let all =
-            spreads.flat_map(|spread| spread.ok.into_iter().flatten().chain(spread.fail).chain(spread.info));
-        // Shorter than a microsecond is no op, but a clock that stands still.
-        let all: Vec<_> = all.map(|took_ns| took_ns.max(1_000)).collect();
-        let (least, most) = (all.iter().min()?, all.iter().max()?);
-        Some(LogScale { from: least.ilog10(), to: most.ilog10() + 1 })
-    }
-
-    fn share(&self, took_ns: i64) -> f64 {
-        ((took_ns.max(1) as f64).log10() - f64::from(self.from)) / f64::from(self.to - self.from)
-    }
-
-    fn ticks(&self) -> Vec<(f64, String)> {
-        let label = |decade: u32| match decade {
-            0..3 => format!("{} ns", 10_u64.pow(decade)),
-            3..6 => format!("{} µs", 10_u64.pow(decade - 3)),
-            6..9 => format!("{} ms", 10_u64.pow(decade - 6)),
-            _ => format!("{} s", 10_u64.pow(decade - 9)),
-        };
-        // Labels of more decades would touch.
-        let every = (self.to - self.from).div_ceil(5);
-        let decades = (self.from..=self.to).step_by(every as usize);
-        decades.map(|decade| (self.share(10_i64.pow(decade)), label(decade))).collect()
-    }
-}
-
-/// A scale from 0: its end, at or above `most`, and the step of its lines, about `lines` of them.
-fn round_scale(most: f64, lines: u32) -> (f64, f64) {
-    let least = (most / f64::from(lines)).max(f64::MIN_POSITIVE);
-    let power = 10_f64.powf(least.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| *step >= least);
-    let step = step.unwrap_or(10.0 * power);
-    ((most / step).ceil().max(1.0) * step, step)
-}
-
-/// `0`, `0.5`, `120`, `12k`.
-fn short_number(number: f64) -> String {
-    if number >= 10_000.0 {
-        format!("{}k", number / 1_000.0)
-    } else {
-        // Steps are 1, 2 or 5 times a power of ten: two digits tell them apart, and hide what a float adds.
-        format!("{}", (number * 100.0).round() / 100.0)
-    }
-}
-
-const MS: i64 = 1_000_000;
-const DAY_NS: i64 = 86_400_000 * MS;
-/// What people count time in. Units: milliseconds.
-const TIME_STEPS_MS: [i64; 24] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000,
-    600_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000, 43_200_000, 86_400_000,
-];
-/// Labels on the time axis; more would touch.
-const MAX_TIME_LABELS: i64 = 12;
-
-fn time_step_ns(duration_ns: i64) -> i64 {
-    let fits = |step_ms: &&i64| duration_ns / (*step_ms * MS) < MAX_TIME_LABELS;
-    match TIME_STEPS_MS.iter().find(fits) {
-        Some(step_ms) => step_ms * MS,
-        None => (duration_ns / MAX_TIME_LABELS / DAY_NS + 1) * DAY_NS,
-    }
-}
-
-fn time_label(at_ns: i64, step_ns: i64) -> String {
-    let at_ms = at_ns / MS;
-    match step_ns / MS {
-        ..1_000 => format!("{at_ms} ms"),
-        1_000..60_000 => format!("{} s", at_ms / 1_000),
-        60_000..3_600_000 => format!("{} min", at_ms / 60_000),
-        _ => format!("{} h", at_ms / 3_600_000),
-    }
-}
-
 /// What a plot of faults that overlap in time needs to know of a fault's colour: the report's table shows it too.
 pub(crate) fn fault_inks(faults: &Faults) -> BTreeMap<&str, Ink> {
     let inks = palette::FAULTS.into_iter().cycle();
@@ -538,6 +461,18 @@ mod tests {
     }
 
     #[test]
+    fn broken_clocks_do_no_harm() {
+        let times = [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (0, i64::MAX), (-5, -7), (5, 5)];
+        let [invoked, completed] = [0, 1].map(|row| history(1, 1).op(row).to_op());
+        let pair = |(began_ns, ended_ns)| {
+            [Op { time_ns: began_ns, ..invoked.clone() }, Op { time_ns: ended_ns, ..completed.clone() }]
+        };
+        let history: History = times.into_iter().flat_map(pair).collect();
+        let faults = faults(&[("kill", 9_000_000_000, Some(-9_000_000_000))]);
+        assert_eq!(plots(&history, &phases(-3), &faults).len(), 2);
+    }
+
+    #[test]
     fn hostile_names_are_text() {
         let op = |kind, time_ns| {
             let f = F::from_name("<script>&\"");
@@ -559,31 +494,5 @@ mod tests {
         check(&[(5, 5)], &[(5, 6)]);
         check(&[(20, 30), (0, 10)], &[(0, 10), (20, 30)]);
         check(&[(0, 10), (11, 12), (3, 4)], &[(0, 12)]);
-    }
-
-    #[test]
-    fn scales_are_round() {
-        let check = |most: f64, expected: (f64, f64)| assert_eq!(round_scale(most, 4), expected);
-        check(40.0, (40.0, 10.0));
-        check(41.0, (60.0, 20.0));
-        check(0.4, (0.4, 0.1));
-        check(9_000.0, (10_000.0, 5_000.0));
-        assert_eq!([0.0, 0.25, 120.0, 12_500.0].map(short_number), ["0", "0.25", "120", "12.5k"]);
-    }
-
-    #[test]
-    fn times_are_labelled_as_people_count_them() {
-        let check = |duration_s: i64, last: &str| {
-            let step_ns = time_step_ns(duration_s * S);
-            assert_eq!(time_label(duration_s * S / step_ns * step_ns, step_ns), last);
-        };
-        check(1, "1000 ms");
-        check(30, "30 s");
-        check(100, "100 s");
-        check(300, "300 s");
-        check(600, "10 min");
-        check(7_200, "120 min");
-        check(86_400, "24 h");
-        check(8_640_000, "2376 h");
     }
 }

@@ -112,7 +112,7 @@ pub(super) fn latencies(history: &History, words: &Words, buckets: Buckets) -> B
     let clients = history.pairs().filter(|(op, _)| op.process() != Process::Nemesis && takes_time(op.f()));
     for (invoked, completed) in clients.filter_map(|(op, done)| Some((op, done?))) {
         let (word, bucket) = (words.of_op(invoked.f()), buckets.of(invoked.time_ns()));
-        let took_ns = completed.time_ns() - invoked.time_ns();
+        let took_ns = completed.time_ns().saturating_sub(invoked.time_ns());
         let spread =
             &mut spreads.entry(word).or_insert_with(|| vec![Spread::default(); buckets.count])[bucket];
         match completed.kind() {

@@ -120,8 +120,8 @@ impl Message {
 
     /// The message that the bytes, all of them, stand for. Payloads are copied out, so that an entry that is kept does
     /// not keep the buffer that it came in.
-    pub fn decode(bytes: Bytes) -> Result<Message, DecodeError> {
-        let mut input = &bytes[..];
+    pub fn decode(bytes: impl AsRef<[u8]>) -> Result<Message, DecodeError> {
+        let mut input = bytes.as_ref();
         let version = input.try_get_u8()?;
         if version != VERSION {
             return Err(DecodeError::UnknownVersion(version));

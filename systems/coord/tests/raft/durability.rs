@@ -3,8 +3,9 @@
 use crate::cluster::{DIR, MS, NodeEnv, Rng};
 use bytes::Bytes;
 use riprap_coord::{Body, Config, Entry, Index, Message, NodeId, OpenError, Raft, Term};
-use riprap_env::Disk;
-use riprap_env::disk::{Keep, MemDisk};
+use riprap_env::disk::{Keep, MemDisk, RealDisk};
+use riprap_env::{Disk, Env, LogLevel};
+use std::fmt;
 
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
@@ -320,4 +321,48 @@ fn a_folder_belongs_to_one_node() {
     let error = Raft::open(Config::new(B, vec![A, B, C]), &mut env, DIR, 0).expect_err("it is node 1's");
     let path = format!("{DIR}/state");
     assert_eq!(error, OpenError::WrongNode { path, found: A, expected: B });
+}
+
+/// Files of this machine, and nothing else.
+struct RealEnv(RealDisk);
+
+impl Env for RealEnv {
+    fn disk(&mut self) -> &mut dyn Disk {
+        &mut self.0
+    }
+
+    fn wall_clock_ms(&self) -> i64 {
+        0
+    }
+
+    fn random_u64(&mut self, _purpose: &'static str) -> u64 {
+        0
+    }
+
+    fn log(&mut self, _level: LogLevel, _line: fmt::Arguments<'_>) {}
+}
+
+#[test]
+fn works_on_real_files() {
+    let folder = tempfile::tempdir().expect("a folder for tests can be made");
+    let alone = || Config { segment_bytes: 200, ..Config::new(A, vec![A]) };
+    let mut proposed = 0;
+    for life in 1..=3 {
+        let disk = RealDisk::new(folder.path()).expect("the folder is there");
+        let mut env = RealEnv(disk);
+        let mut raft = Raft::open(alone(), &mut env, DIR, 0).expect("what was written is found");
+        raft.tick(raft.wake_at_ns(), &mut env);
+        let ready = raft.settle(0, &mut env).expect("the disk works");
+        let before = ready.snapshot.map_or(0, |s| s.index.0) + ready.committed.len() as u64;
+        assert_eq!((raft.term(), before), (Term(life), proposed + life));
+        for _ in 0..10 {
+            let (_, index) = raft.propose(Bytes::from("x".repeat(50))).expect("it leads");
+            proposed += 1;
+            let ready = raft.settle(0, &mut env).expect("the disk works");
+            assert_eq!(ready.committed.last().map(|e| e.index), Some(index));
+        }
+        raft.compact(Index(raft.commit_index().0 - 3), Bytes::from("state")).expect("it is small");
+        raft.settle(0, &mut env).expect("the disk works");
+        assert!(raft.log_bytes() < 1000, "compaction removes files: {}", raft.log_bytes());
+    }
 }

@@ -261,7 +261,9 @@ impl Running {
 
     /// Asks the controller for the ISRs that there should be.
     pub(crate) fn ask_for_isrs(&mut self, cx: &mut Cx<'_>) {
-        if self.replicas.is_asking_for_isrs || self.replicas.isr_check_at_ns > cx.now_ns {
+        let replicas = &self.replicas;
+        let due_ns = replicas.isr_check_at_ns.max(replicas.isr_pause_until_ns);
+        if replicas.is_asking_for_isrs || due_ns > cx.now_ns {
             return;
         }
         let lag_ns = self.config.replica_lag_ms * 1_000_000;
@@ -320,7 +322,8 @@ impl Running {
         cx: &mut Cx<'_>,
     ) {
         self.replicas.is_asking_for_isrs = false;
-        self.replicas.isr_check_at_ns = cx.now_ns + ISR_RETRY_NS;
+        self.replicas.isr_check_at_ns = cx.now_ns;
+        self.replicas.isr_pause_until_ns = cx.now_ns + ISR_RETRY_NS;
         if let ControlResponse::Alter(body) = response {
             for topic in &body.topics {
                 for partition in topic.partitions.iter().filter(|partition| !partition.error_code.is_none()) {

@@ -24,6 +24,8 @@ pub(crate) struct Replicas {
     log_config: LogConfig,
     /// When the ISRs are looked at next.
     pub(crate) isr_check_at_ns: u64,
+    /// After a request for other ISRs, the next one waits until then.
+    pub(crate) isr_pause_until_ns: u64,
     /// A request for other ISRs is on its way.
     pub(crate) is_asking_for_isrs: bool,
 }
@@ -37,6 +39,7 @@ impl Replicas {
             changed: BTreeSet::new(),
             log_config: LogConfig { max_batch_bytes: config.max_batch_bytes, ..LogConfig::default() },
             isr_check_at_ns: 0,
+            isr_pause_until_ns: 0,
             is_asking_for_isrs: false,
         }
     }
@@ -99,8 +102,10 @@ impl Replicas {
             Role::Follower(follower) => Some(follower.pause_until_ns).filter(|at| *at > now_ns),
             Role::Idle | Role::Leader(_) => None,
         });
-        let leads = self.open.values().any(|replica| replica.leader().is_some());
-        pauses.chain(leads.then_some(self.isr_check_at_ns)).min()
+        let looks_at_isrs =
+            !self.is_asking_for_isrs && self.open.values().any(|replica| replica.leader().is_some());
+        let isr_check_at_ns = self.isr_check_at_ns.max(self.isr_pause_until_ns);
+        pauses.chain(looks_at_isrs.then_some(isr_check_at_ns)).min()
     }
 }
 

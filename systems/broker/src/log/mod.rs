@@ -272,8 +272,8 @@ impl PartitionLog {
 
     /// What a batch that a client sent would be to its producer's state: ask before appending it as leader.
     ///
-    /// A producer that the log does not know may begin at any sequence number (its batches may be gone from the log);
-    /// a new epoch of a known one begins at 0. Source: ProducerAppendInfo#checkSequence.
+    /// A producer that the log does not know, and a new epoch of a known one, begin at sequence number 0; Kafka lets the
+    /// former begin anywhere. Source: ProducerAppendInfo#checkSequence.
     pub fn check_producer(&self, batch: &BatchHeader) -> ProducerCheck {
         self.producers.check(batch)
     }

@@ -5,7 +5,7 @@
 //! is derived from the log's batches: leaders and followers know the same, and a truncation takes it back.
 //!
 //! What it cannot see: a producer whose batches are all gone from the log, or that was forgotten for
-//! [`PRODUCERS_MAX`]; it is taken at its word, as in Kafka.
+//! [`PRODUCERS_MAX`]; it has to begin anew under another id or epoch, for nobody can tell what of it is stored.
 //!
 //! Source: KIP-98, "Idempotent Producer Guarantees"; ProducerAppendInfo#checkSequence, ProducerStateEntry.
 
@@ -83,7 +83,10 @@ impl Producers {
     pub(super) fn check(&self, batch: &BatchHeader) -> ProducerCheck {
         let got = batch.base_sequence;
         let Some(producer) = self.by_id.get(&batch.producer_id) else {
-            return ProducerCheck::New;
+            // Kafka takes any number here, and so takes a producer's second batch where the first was refused a moment
+            // ago, by a leader that did not know yet that it was one: the first can then never be stored.
+            let begins = !is_idempotent(batch) || got == 0;
+            return if begins { ProducerCheck::New } else { ProducerCheck::OutOfOrder { expected: 0, got } };
         };
         if batch.producer_epoch < producer.epoch {
             return ProducerCheck::InvalidEpoch { current: producer.epoch, got: batch.producer_epoch };

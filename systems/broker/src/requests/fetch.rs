@@ -69,7 +69,12 @@ impl Running {
             self.reply(to, &FetchResponse { error_code, ..Default::default() }, cx);
             return;
         }
-        if let Fetcher::Follower(id, incarnation) = fetcher_of(&request) {
+        let fetcher = fetcher_of(&request);
+        if fetcher == Fetcher::Consumer && !self.is_registered() {
+            self.drop_connection(to.conn, &"fetch before this broker is registered", cx);
+            return;
+        }
+        if let Fetcher::Follower(id, incarnation) = fetcher {
             self.note_follower(id, incarnation, to.api_version, &request, cx.now_ns);
         }
         let image = self.quorum.image();
@@ -277,6 +282,7 @@ impl Running {
                         {
                             self.describe_refusal(
                                 PartitionKey { topic, index: partition.index },
+                                version,
                                 &mut answer,
                             );
                         }
@@ -353,10 +359,12 @@ impl Running {
     }
 
     /// What a fetcher that was refused needs to know to do better.
-    fn describe_refusal(&self, key: PartitionKey, answer: &mut FetchResponsePartition) {
+    fn describe_refusal(&self, key: PartitionKey, version: i16, answer: &mut FetchResponsePartition) {
+        /// First version that has room for the leader.
+        const LEADER_SINCE: i16 = 12;
         match answer.error_code {
             ErrorCode::OFFSET_OUT_OF_RANGE => self.describe(key, None, answer),
-            ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH => {
+            ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH if version >= LEADER_SINCE => {
                 if let Some(partition) = self.quorum.image().partition(key) {
                     answer.current_leader = FetchResponseCurrentLeader {
                         leader_id: partition.state.leader.map_or(-1, |id| id.0),

@@ -86,6 +86,14 @@ impl Running {
             self.drop_connection(conn, &format_args!("{api_key} version {api_version} is not served"), cx);
             return;
         }
+        // Until the cluster knows this life of the broker, its image is one from before it went down, or none. A client
+        // that is told that a topic it reads does not exist forgets where it was (librdkafka starts over), so that
+        // nobody is told anything; it asks another broker, or again. Brokers' own fetches are refused by role.
+        let needs_image = !matches!(api_key, ApiKey::ApiVersions | ApiKey::Fetch) && !api_key.is_private();
+        if needs_image && !self.is_registered() {
+            self.drop_connection(conn, &format_args!("{api_key} before this broker is registered"), cx);
+            return;
+        }
         let request = Request { to, client_id: client_id.unwrap_or_default(), reader };
         if let Err(e) = self.dispatch(request, cx) {
             self.drop_connection(conn, &format_args!("malformed {api_key} version {api_version}: {e}"), cx);

@@ -100,7 +100,7 @@ impl Running {
                 if let Some((code, message)) = refusal {
                     answer.error_code = code;
                     answer.error_message = message;
-                    self.tell_leader(&topic.name, &mut answer);
+                    self.tell_leader(to.api_version, &topic.name, &mut answer);
                 }
                 answered.partitions.push(answer);
             }
@@ -258,7 +258,7 @@ impl Running {
                 }
                 answer.error_code = code;
                 answer.base_offset = -1;
-                self.tell_leader(&topic.name, answer);
+                self.tell_leader(waiting.to.api_version, &topic.name, answer);
                 false
             });
             if waiting.appends.is_empty() {
@@ -270,8 +270,10 @@ impl Running {
     }
 
     /// Spares a producer that came to the wrong broker the question where the right one is. Source: KIP-951.
-    fn tell_leader(&self, topic: &str, answer: &mut ProduceResponsePartition) {
-        if answer.error_code != ErrorCode::NOT_LEADER_OR_FOLLOWER {
+    fn tell_leader(&self, version: i16, topic: &str, answer: &mut ProduceResponsePartition) {
+        /// First version that has room for it.
+        const LEADER_SINCE: i16 = 10;
+        if version < LEADER_SINCE || answer.error_code != ErrorCode::NOT_LEADER_OR_FOLLOWER {
             return;
         }
         let image = self.quorum.image();

@@ -253,8 +253,9 @@ fn producers_are_held_to_their_sequence() {
         ((2, 3, i32::MAX, 1), out_of_order(1, i32::MAX)),
         ((2, 2, 1, 1), ProducerCheck::InvalidEpoch { current: 3, got: 2 }),
         ((2, 4, 0, 1), ProducerCheck::New),
-        // Never heard of: its batches may be gone from the log.
-        ((3, 5, 77, 1), ProducerCheck::New),
+        // Never heard of.
+        ((3, 5, 0, 2), ProducerCheck::New),
+        ((3, 5, 77, 1), ProducerCheck::OutOfOrder { expected: 0, got: 77 }),
     ];
     let check = |log: &PartitionLog| {
         for ((producer_id, epoch, sequence, count), expect) in table {

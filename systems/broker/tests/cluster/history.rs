@@ -1,0 +1,86 @@
+//! What clients saw, and what must never be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A partition of the one topic, and an offset in it.
+pub(crate) type Place = (i32, i64);
+
+#[derive(Default)]
+pub(crate) struct History {
+    next_value: u64,
+    /// Acknowledged with acks=all.
+    pub(crate) acked: BTreeMap<Place, u64>,
+    /// Sent by idempotent producers, who repeat themselves.
+    pub(crate) idempotent: BTreeSet<u64>,
+    /// Read by consumers.
+    pub(crate) seen: BTreeMap<Place, u64>,
+    pub(crate) violations: Vec<String>,
+    /// No new records from now on; what was begun is still finished.
+    pub(crate) is_draining: bool,
+    /// Records of idempotent producers that are neither acknowledged nor given up.
+    pub(crate) unfinished: usize,
+    pub(crate) commits_acked: u64,
+    pub(crate) fetched_offsets: u64,
+    pub(crate) topic_is_made: bool,
+}
+
+impl History {
+    pub(crate) fn new_value(&mut self) -> u64 {
+        self.next_value += 1;
+        self.next_value
+    }
+
+    pub(crate) fn violation(&mut self, line: String) {
+        self.violations.push(line);
+    }
+
+    pub(crate) fn acked(&mut self, place: Place, value: u64) {
+        if let Some(other) = self.acked.insert(place, value) {
+            self.violation(format!("{place:?}: acknowledged for {other} and for {value}"));
+        }
+        self.agrees(place, value, "acknowledged");
+    }
+
+    pub(crate) fn saw(&mut self, place: Place, value: u64) {
+        if let Some(other) = self.seen.insert(place, value)
+            && other != value
+        {
+            self.violation(format!("{place:?}: read as {other} and as {value}"));
+        }
+        self.agrees(place, value, "read");
+    }
+
+    fn agrees(&mut self, place: Place, value: u64, how: &str) {
+        for known in [self.acked.get(&place), self.seen.get(&place)].into_iter().flatten() {
+            if *known != value {
+                let line = format!("{place:?}: {how} as {value}, known as {known}");
+                self.violations.push(line);
+            }
+        }
+    }
+
+    /// Holds a partition's final records against all that was seen before.
+    pub(crate) fn check_final(&mut self, who: &str, partition: i32, log: &BTreeMap<i64, u64>) {
+        let known = |places: &BTreeMap<Place, u64>| {
+            let of_partition = places.range((partition, 0)..=(partition, i64::MAX));
+            of_partition.map(|((_, offset), value)| (*offset, *value)).collect::<Vec<_>>()
+        };
+        for (how, places) in [("acknowledged", known(&self.acked)), ("read", known(&self.seen))] {
+            for (offset, value) in places {
+                match log.get(&offset) {
+                    Some(found) if *found == value => {}
+                    found => self.violation(format!(
+                        "{who}: partition {partition} offset {offset}: {value} was {how}, {found:?} is there in the end"
+                    )),
+                }
+            }
+        }
+        let mut offsets_of: BTreeMap<u64, Vec<i64>> = BTreeMap::new();
+        for (offset, value) in log {
+            offsets_of.entry(*value).or_default().push(*offset);
+        }
+        for (value, offsets) in offsets_of.into_iter().filter(|(_, offsets)| offsets.len() > 1) {
+            self.violation(format!("{who}: partition {partition}: value {value} is at offsets {offsets:?}"));
+        }
+    }
+}

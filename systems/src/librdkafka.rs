@@ -15,7 +15,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
 use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
-use riprap_core::client::{ClientConfig, Isolation, LocalFuture, Log, LogError, Polled, Progress};
+use riprap_core::client::{ClientConfig, ClientLog, Isolation, LocalFuture, Log, LogError, Polled, Progress};
 use riprap_core::op::{Key, Offset, Rebalance, Value};
 use riprap_core::system::ErrorRule;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,8 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Beyond librdkafka's own delivery timeout, how long its report is waited for: it is due at once, but by another
 /// thread.
 const REPORT_GRACE: Duration = Duration::from_secs(1);
+/// How often a delivery report is looked for.
+const REPORT_POLL: Duration = Duration::from_millis(1);
 /// How long a poll that has records already waits for more of what is on its way.
 const MORE: Duration = Duration::from_millis(2);
 
@@ -81,7 +83,7 @@ impl KafkaLog {
         }
         properties.set("bootstrap.servers", self.config.bootstrap.join(","));
         properties.set("client.id", &self.config.client_id);
-        properties.set_log_level(RDKafkaLogLevel::Emerg);
+        properties.set_log_level(RDKafkaLogLevel::Warning);
         properties
     }
 
@@ -107,7 +109,8 @@ impl KafkaLog {
                 .set("message.timeout.ms", self.config.delivery_timeout.as_millis().to_string())
                 .set("request.timeout.ms", "3000")
                 .set("linger.ms", "0");
-            let made = self.finish(properties).create_with_context(Reports(Arc::clone(&self.report)));
+            let context = Reports { log: self.config.log.clone(), last: Arc::clone(&self.report) };
+            let made = self.finish(properties).create_with_context(context);
             self.producer = Some(made.map_err(|e| self.error(&e))?);
         }
         Ok(self.producer.as_ref().expect("just made"))
@@ -172,7 +175,8 @@ impl KafkaLog {
             return Err(LogError { definite: true, ..self.error(&error) });
         }
         loop {
-            self.producer()?.poll(Duration::from_millis(100));
+            // It does not return before its time is over, whatever it meets: rdkafka 0.39, BaseProducer::poll.
+            self.producer()?.poll(REPORT_POLL);
             match self.report.lock().expect("no holder panics").take() {
                 Some(Ok(offset)) => return Ok((offset.0 >= 0).then_some(offset)),
                 Some(Err(code)) => return Err(self.error(&KafkaError::MessageProduction(code))),
@@ -352,9 +356,20 @@ fn is_connection_trouble(error: &KafkaError) -> bool {
 }
 
 /// Hears how the one record under way ended.
-struct Reports(Arc<Mutex<Option<Report>>>);
+struct Reports {
+    log: ClientLog,
+    last: Arc<Mutex<Option<Report>>>,
+}
 
-impl ClientContext for Reports {}
+impl ClientContext for Reports {
+    fn log(&self, level: RDKafkaLogLevel, subject: &str, line: &str) {
+        write_log(&self.log, level, subject, line);
+    }
+}
+
+fn write_log(log: &ClientLog, level: RDKafkaLogLevel, subject: &str, line: &str) {
+    log.0(&format!("{level:?} {subject}: {line}"));
+}
 
 impl ProducerContext for Reports {
     type DeliveryOpaque = ();
@@ -363,7 +378,7 @@ impl ProducerContext for Reports {
             Ok(message) => Ok(Offset(message.offset())),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
         };
-        *self.0.lock().expect("no holder panics") = Some(report);
+        *self.last.lock().expect("no holder panics") = Some(report);
     }
 }
 
@@ -373,7 +388,11 @@ struct Rebalances {
     seen: Arc<Mutex<Vec<Rebalance>>>,
 }
 
-impl ClientContext for Rebalances {}
+impl ClientContext for Rebalances {
+    fn log(&self, level: RDKafkaLogLevel, subject: &str, line: &str) {
+        write_log(&self.config.log, level, subject, line);
+    }
+}
 
 impl ConsumerContext for Rebalances {
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &RdRebalance<'_>) {

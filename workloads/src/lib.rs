@@ -10,7 +10,7 @@ mod queue;
 pub use drain::{Drain, PHASE, was_drained};
 
 use riprap_checker::Options;
-use riprap_core::client::{Client, ClientConfig, Isolation, Log, LogError, SubscribeVia};
+use riprap_core::client::{Client, ClientConfig, ClientLog, Isolation, Log, LogError, SubscribeVia};
 use riprap_core::generator::BoxedGenerator;
 use riprap_core::plan::TestConfig;
 use riprap_core::{History, Key};
@@ -38,6 +38,8 @@ pub struct Shared {
     pub connect: Connect,
     /// `host:port` of every node.
     pub bootstrap: Vec<String>,
+    /// Where the clients' own warnings go.
+    pub log: ClientLog,
     /// The topics that are known to exist.
     pub topics: Arc<Mutex<BTreeSet<String>>>,
 }

@@ -12,7 +12,9 @@ use crate::{Connect, Drain, Shared, Workload, WorkloadInfo, drain, keys_of, opti
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_checker::Options;
-use riprap_core::client::{Client, ClientConfig, Completion, LocalFuture, Log, LogError, SubscribeVia};
+use riprap_core::client::{
+    Client, ClientConfig, ClientLog, Completion, LocalFuture, Log, LogError, SubscribeVia,
+};
 use riprap_core::generator::{Ask, BoxedGenerator, Context, Draft, Generator, Offer, clients};
 use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpError, OpValue, Process, Value};
 use riprap_core::plan::TestConfig;
@@ -96,6 +98,7 @@ impl Workload for Queue {
             poll_timeout: POLL_TIMEOUT,
             max_poll_records: MAX_POLL_RECORDS,
             properties: Vec::new(),
+            log: named(&shared.log, name),
         };
         Box::new(QueueClient {
             config: client_config,
@@ -109,6 +112,12 @@ impl Workload for Queue {
     fn options(&self, config: &TestConfig) -> Options {
         options(config)
     }
+}
+
+/// The same log, with the client's name before each line.
+fn named(log: &ClientLog, name: &str) -> ClientLog {
+    let (log, name) = (log.clone(), name.to_owned());
+    ClientLog(Arc::new(move |line| log.0(&format!("{name}: {line}"))))
 }
 
 /// Decides the ops of the main phase.

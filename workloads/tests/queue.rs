@@ -199,7 +199,12 @@ fn run(seed: u64, ops: u64, fault: Fault) -> (History, Verdict) {
         let log = MemLog { store: Arc::clone(&store), fault, held: BTreeMap::new() };
         Ok(Box::new(log) as Box<dyn Log>)
     };
-    let shared = Shared { connect: Arc::new(connect), bootstrap: Vec::new(), topics: Arc::default() };
+    let shared = Shared {
+        connect: Arc::new(connect),
+        bootstrap: Vec::new(),
+        log: Default::default(),
+        topics: Arc::default(),
+    };
     let config = config(seed);
     let mut run = Run {
         workload,

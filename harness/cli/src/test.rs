@@ -3,7 +3,7 @@
 use crate::args::TestArgs;
 use crate::{Failure, print};
 use riprap_checker::{Valid, Verdict};
-use riprap_core::client::{Completion, SubscribeVia};
+use riprap_core::client::{ClientLog, Completion, SubscribeVia};
 use riprap_core::cluster::Cluster;
 use riprap_core::fault::{Effect, Fault, FaultInfo};
 use riprap_core::generator::{
@@ -136,6 +136,7 @@ impl Test {
         let began = SystemTime::now();
         let run = Store::create(&args.store, self.system.info().name, &config.workload, began, config.seed)
             .map_err(Failure::harness)?;
+        let run = Arc::new(run);
         let record = TestRecord {
             config: config.clone(),
             riprap: env!("CARGO_PKG_VERSION").to_owned(),
@@ -175,7 +176,7 @@ impl Test {
     fn carry_out(
         &self,
         inside: &Inside,
-        run: &RunDir,
+        run: &Arc<RunDir>,
         progress: &RefCell<Progress>,
         stop: &AtomicBool,
     ) -> Result<(History, Verdict), Failure> {
@@ -195,7 +196,7 @@ impl Test {
     fn deploy(
         &self,
         inside: &Inside,
-        run: &RunDir,
+        run: &Arc<RunDir>,
         progress: &RefCell<Progress>,
         stop: &AtomicBool,
     ) -> Result<LiveCluster, Failure> {
@@ -226,7 +227,7 @@ impl Test {
 /// The part of a run that makes history.
 struct Main<'a> {
     cluster: Arc<LiveCluster>,
-    run: &'a RunDir,
+    run: &'a Arc<RunDir>,
     progress: &'a RefCell<Progress>,
     stop: &'a AtomicBool,
     runner: Runner<'a>,
@@ -236,7 +237,7 @@ impl<'a> Main<'a> {
     fn new(
         test: &Test,
         cluster: &Arc<LiveCluster>,
-        run: &'a RunDir,
+        run: &'a Arc<RunDir>,
         progress: &'a RefCell<Progress>,
         stop: &'a AtomicBool,
     ) -> Result<Main<'a>, Failure> {
@@ -258,7 +259,8 @@ impl<'a> Main<'a> {
                 }
             }
         };
-        let runner = Runner::new(limits, make_client(test, cluster), strike(test, cluster), stop, observe);
+        let runner =
+            Runner::new(limits, make_client(test, cluster, run), strike(test, cluster), stop, observe);
         Ok(Main { cluster: Arc::clone(cluster), run, progress, stop, runner })
     }
 
@@ -385,15 +387,26 @@ fn time_limit_or_end(limit: Duration, generator: BoxedGenerator) -> BoxedGenerat
     time_limit(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), generator)
 }
 
-fn make_client(test: &Test, cluster: &LiveCluster) -> MakeClient {
+fn make_client(test: &Test, cluster: &LiveCluster, run: &Arc<RunDir>) -> MakeClient {
     let (config, workload, system) = (test.config.clone(), test.workload, test.system);
     let deployment = cluster.deployment();
     let shared = Shared {
         connect: Arc::new(move |client_config| system.client(client_config)),
         bootstrap: deployment.nodes.iter().map(|place| system.bootstrap(deployment, place.id)).collect(),
+        log: client_log(run),
         topics: Arc::default(),
     };
     Arc::new(move |process: Process| workload.client(&config, &shared, &format!("riprap-{process}")))
+}
+
+/// Client libraries' warnings go into the run's log, with the time of the run.
+fn client_log(run: &Arc<RunDir>) -> ClientLog {
+    let (run, began) = (Arc::clone(run), Instant::now());
+    ClientLog(Arc::new(move |line| {
+        let time_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // A warning that cannot be written must not end the run: the history's own writer tells of a full disk.
+        let _ = run.log(time_ns, 0, line);
+    }))
 }
 
 fn strike(test: &Test, cluster: &Arc<LiveCluster>) -> Strike {

@@ -6,8 +6,10 @@
 
 use crate::op::{Extra, Key, Kind, Offset, Op, OpValue, Reads, Rebalance, Value};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -48,8 +50,25 @@ pub enum SubscribeVia {
     Subscribe,
 }
 
+/// Where a client library's own warnings go.
+#[derive(Clone)]
+pub struct ClientLog(pub Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Default for ClientLog {
+    /// Nowhere.
+    fn default() -> ClientLog {
+        ClientLog(Arc::new(|_| ()))
+    }
+}
+
+impl fmt::Debug for ClientLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientLog")
+    }
+}
+
 /// The settings of one client.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The name that the client gives itself.
     pub client_id: String,
@@ -77,6 +96,8 @@ pub struct ClientConfig {
     pub max_poll_records: usize,
     /// Properties passed to the client library as they are.
     pub properties: Vec<(String, String)>,
+    /// Where the library's warnings go.
+    pub log: ClientLog,
 }
 
 impl ClientConfig {

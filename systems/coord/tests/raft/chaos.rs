@@ -1,6 +1,7 @@
 //! Hundreds of seeds of everything that may go wrong, in any mix; then all is healed, and the cluster must work.
 
-use crate::cluster::{Cluster, MS, Rng, Weather};
+use crate::cluster::{Cluster, Weather};
+use crate::node::{MS, Rng};
 use crate::safety::Seen;
 use riprap_coord::{Config, NodeId};
 

@@ -1,6 +1,6 @@
 //! Power failures at every operation of the disk, and damage to every byte of every file.
 
-use crate::cluster::{DIR, MS, NodeEnv, Rng};
+use crate::node::{DIR, MS, NodeEnv, Rng};
 use bytes::Bytes;
 use riprap_coord::{Body, Config, Entry, Index, Message, NodeId, OpenError, Raft, Term};
 use riprap_env::disk::{Keep, MemDisk, RealDisk};

@@ -4,6 +4,8 @@ mod chaos;
 mod cluster;
 mod codec;
 mod durability;
-
+mod elections;
+mod node;
+mod one;
+mod replication;
 mod safety;
-mod scenarios;

@@ -6,7 +6,7 @@
 //! nobody applies different entries at one index. Besides: one vote per node and term, whatever crashed in between;
 //! terms and commit indices do not fall.
 
-use crate::cluster::App;
+use crate::node::App;
 use bytes::Bytes;
 use riprap_coord::{Body, Entry, Index, Message, NodeId, Raft, Term};
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! The checks, one file each.
 
 pub(crate) mod aborted_read;
+pub(crate) mod cycles;
 pub(crate) mod duplicate;
 pub(crate) mod inconsistent_offsets;
 pub(crate) mod lost_write;

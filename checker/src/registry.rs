@@ -1,8 +1,8 @@
 //! Every check, by name: `riprap list checkers`, the documentation and the tests read this.
 
 use crate::checks::{
-    aborted_read, duplicate, inconsistent_offsets, lost_write, phantom_read, poll_order, precommitted_read,
-    send_order, unseen,
+    aborted_read, cycles, duplicate, inconsistent_offsets, lost_write, phantom_read, poll_order,
+    precommitted_read, send_order, unseen,
 };
 use crate::index::Index;
 use crate::options::Options;
@@ -42,6 +42,7 @@ impl AnomalyInfo {
 /// Every check, sorted by name.
 pub static ALL: &[&CheckerInfo] = &[
     &aborted_read::INFO,
+    &cycles::INFO,
     &duplicate::INFO,
     &inconsistent_offsets::INFO,
     &lost_write::INFO,

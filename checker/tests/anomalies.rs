@@ -1,6 +1,6 @@
 //! Every anomaly in small: what is one, and what is nearly one and is not.
 
-use riprap_checker::{Options, Valid, check, mini};
+use riprap_checker::{Guarantees, Isolation, Options, Valid, check, mini};
 
 /// `expect`: the anomalies found, each with its count, sorted by name.
 #[track_caller]
@@ -195,18 +195,78 @@ fn polls_between_ops() {
 #[test]
 fn sends() {
     let read = " 99/p5:10=1,11=2,12=3";
-    let check_finds = |sends: &str, expect: &[(&str, u64)]| check_finds(&format!("{sends}{read}"), expect);
-    check_finds("(s5=1@10 s5=2@11 s5=3@12)", &[]);
-    check_finds("(s5=1@10 s5=3@12) 1/s5=2@11", &[("int-send-skip", 1)]);
-    check_finds("(s5=1@10 s5=3@12 s5=2@11)", &[("int-nonmonotonic-send", 1), ("int-send-skip", 1)]);
-    check_finds("s5=1@10 s5=3@12 s5=2@11", &[("nonmonotonic-send", 1)]);
-    check_finds("s5=1@10 s5=3@12 1/s5=2@11", &[]);
-    check_finds("s5=1@10 s5=2@11 s5=3@12", &[]);
+    // Writes out of order are cycles too, which is not what this is about.
+    let check_finds = |sends: &str, cycle: &str, expect: &[(&str, u64)]| {
+        let cycle = (!cycle.is_empty()).then_some((cycle, 1));
+        let expect: Vec<(&str, u64)> = cycle.into_iter().chain(expect.iter().copied()).collect();
+        check_finds(&format!("{sends}{read}"), &expect);
+    };
+    let back = [("nonmonotonic-send", 1)];
+    check_finds("(s5=1@10 s5=2@11 s5=3@12)", "", &[]);
+    check_finds("(s5=1@10 s5=3@12) 1/s5=2@11", "G0", &[("int-send-skip", 1)]);
+    check_finds("(s5=1@10 s5=3@12 s5=2@11)", "", &[("int-nonmonotonic-send", 1), ("int-send-skip", 1)]);
+    check_finds("s5=1@10 s5=3@12 s5=2@11", "G0-process", &back);
+    check_finds("s5=1@10 s5=3@12 1/s5=2@11", "G0-realtime", &[]);
+    check_finds("s5=1@10 s5=2@11 s5=3@12", "", &[]);
     // What a consumer is assigned says nothing about what its producer sent.
-    check_finds("s5=1@10 s5=3@12 a6 s5=2@11", &[("nonmonotonic-send", 1)]);
+    check_finds("s5=1@10 s5=3@12 a6 s5=2@11", "G0-process", &back);
     check_tells(
         &format!("s5=1@10 s5=3@12 s5=2@11{read}"),
         "nonmonotonic-send: op 5 of process 0 sent key 5 value 2 at offset 11, after the process' op 3 had sent \
          value 3 at offset 12: the log has them in the other order",
     );
+}
+
+#[test]
+fn cycles() {
+    let check = |history: &str, drain: &str, expect: &[(&str, u64)]| {
+        check_finds(&format!("{history} 99/p{drain}"), expect);
+    };
+    // Each one's records come before the other's, in one of the two keys.
+    check("<(s5=1 s6=1) 1/(s6=2@0 s5=2@1) >(s5=1@0 s6=1@1)", "5:0=1,1=2;6:0=2,1=1", &[("G0", 1)]);
+    check("<(s5=1 s6=1) 1/(s6=2@1 s5=2@1) >(s5=1@0 s6=1@0)", "5:0=1,1=2;6:0=1,1=2", &[]);
+    // Two that have nothing to do with each other are two.
+    check(
+        "<(s5=1 s6=1) 1/(s6=2@0 s5=2@1) >(s5=1@0 s6=1@1) <(s7=1 s8=1) 1/(s8=2@0 s7=2@1) >(s7=1@0 s8=1@1)",
+        "5:0=1,1=2;6:0=2,1=1;7:0=1,1=2;8:0=2,1=1",
+        &[("G0", 2)],
+    );
+    // One read from the other, which wrote after it; each read from the other.
+    check("<(s5=1 p) 1/(s6=1@0 s5=2@1) >(s5=1@0 p6:0=1)", "5:0=1,1=2;6:0=1", &[("G1c", 1)]);
+    check("<(s5=1 p) 1/(s6=1@0 p5:0=1) >(s5=1@0 p6:0=1)", "5:0=1;6:0=1", &[("G1c-wr", 1)]);
+    // What a process did later, or what began after the end, came first in the log.
+    check("<1/(s5=2 s6=2) s5=1@1 s6=1@0 >1/(s5=2@0 s6=2@1)", "5:0=2,1=1;6:0=1,1=2", &[("G0-process", 1)]);
+    check("<1/(s5=2 s6=2) s5=1@1 2/s6=1@0 >1/(s5=2@0 s6=2@1)", "5:0=2,1=1;6:0=1,1=2", &[("G0-realtime", 1)]);
+    check("s5=1@1 1/s5=2@0", "5:0=2,1=1", &[("G0-realtime", 1)]);
+    check("?s5=1@1 1/s5=2@0", "5:0=2,1=1", &[]);
+    check("<s5=1 1/s5=2@0 >s5=1@1", "5:0=2,1=1", &[]);
+    check("<s5=1 1/s5=2@0", "5:0=2,1=1", &[]);
+    // ... and was read from.
+    check("<1/(s6=1 p) p6:0=1 s5=1@0 >1/(s6=1@0 p5:0=1)", "5:0=1;6:0=1", &[("G1c-wr-process", 1)]);
+    check("<1/(s6=1 p) p6:0=1 2/s5=1@0 >1/(s6=1@0 p5:0=1)", "5:0=1;6:0=1", &[("G1c-wr-realtime", 1)]);
+    check("1/p5:0=1 s5=1@0", "5:0=1", &[("G1c-wr-realtime", 1)]);
+    // A plainer one hides the subtler ones of its component; a cycle of reads is always told.
+    check(
+        "<(s5=1 s6=1 p) 1/(s6=2@0 s5=2@1 p5:0=1) >(s5=1@0 s6=1@1 p6:0=2)",
+        "5:0=1,1=2;6:0=2,1=1",
+        &[("G0", 1), ("G1c-wr", 1)],
+    );
+    check_tells(
+        "<(s5=1 p) 1/(s6=1@0 p5:0=1) >(s5=1@0 p6:0=1) 99/p5:0=1;6:0=1",
+        "G1c-wr: 2 ops form a cycle: op 2 must come before op 3, since op 3 read key 6 value 1 at offset 0, which op 2 \
+         had sent; op 3 must come before op 2, since op 2 read key 5 value 1 at offset 0, which op 3 had sent",
+    );
+}
+
+/// Jepsen's checker, ww edges on, allows every G1c and does not look at what it is made of.
+#[test]
+fn a_cycle_of_reads_is_forbidden_where_only_what_is_committed_is_shown() {
+    let history = mini::parse("<(s5=1 p) 1/(s6=1@0 p5:0=1) >(s5=1@0 p6:0=1) 99/p5:0=1;6:0=1");
+    let options = Options { vacuity: false, ..Options::default() };
+    let valid = |options: Options| check(&history, &options).valid;
+    assert_eq!(valid(options.clone()), Valid::False);
+    assert_eq!(valid(Options { isolation: Isolation::ReadUncommitted, ..options.clone() }), Valid::True);
+    let jepsen = Options { guarantees: Guarantees::Jepsen, ..options };
+    assert_eq!(valid(jepsen.clone()), Valid::True);
+    assert_eq!(valid(Options { ww: false, ..jepsen }), Valid::False);
 }

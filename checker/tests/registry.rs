@@ -76,7 +76,7 @@ fn what_is_allowed_depends_on_what_was_asked_for() {
     let allowed = |options: &Options| -> Vec<&str> {
         anomalies().filter(|info| info.is_allowed(options)).map(|info| info.name).collect()
     };
-    let always = ["int-send-skip"];
+    let always = ["G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime", "int-send-skip"];
     let with = |more: &[&'static str]| {
         let mut names: Vec<&str> = always.iter().chain(more).copied().collect();
         let order: Vec<&str> = anomalies().map(|info| info.name).collect();
@@ -85,10 +85,13 @@ fn what_is_allowed_depends_on_what_was_asked_for() {
     };
     let default = Options::default();
     assert_eq!(allowed(&default), always);
+    // Without ww edges, Jepsen's G1c is a cycle of wr edges alone.
+    let no_ww = Options { guarantees: Guarantees::Jepsen, ww: false, ..default.clone() };
+    assert_eq!(allowed(&no_ww), ["G0", "G0-process", "G0-realtime", "int-send-skip"]);
     for (options, expect) in [
         (
             Options { isolation: Isolation::ReadUncommitted, ..default.clone() },
-            &["G1a", "precommitted-read"] as &[&str],
+            &["G1a", "G1c-wr", "G1c-wr-process", "G1c-wr-realtime", "precommitted-read"] as &[&str],
         ),
         (Options { via: Via::Subscribe, ..default.clone() }, &["nonmonotonic-poll", "poll-skip"]),
         (Options { acks_all: false, ..default.clone() }, &["inconsistent-offsets", "lost-write", "unseen"]),

@@ -185,8 +185,13 @@ pub(crate) fn check_proofs(history: &History, options: &Options) {
             let (proof, dropped) = read_jsonl(lines.as_bytes()).expect("a proof is a history");
             assert_eq!(dropped, None);
             let again = check(&proof, &options);
+            // Where the log contradicts itself, leaving values out can make a cycle plainer than it was.
+            let torn = ["duplicate", "inconsistent-offsets", "phantom-read"];
+            let plainer = ["G0", "G1c"].iter().any(|cycle| name.starts_with(cycle))
+                && torn.iter().any(|name| verdict.anomalies.contains_key(*name))
+                && again.anomalies.keys().any(|found| found.starts_with("G0") || found.starts_with("G1c"));
             assert!(
-                again.anomalies.contains_key(name),
+                plainer || again.anomalies.contains_key(name),
                 "{name}: {}\nis not seen in {}\nof {}",
                 example.story,
                 mini::print(&proof),

@@ -118,6 +118,46 @@ fn who_votes_waits_for_the_candidate() {
 }
 
 #[test]
+fn a_term_with_a_leader_has_no_votes_left() {
+    let mut one = One::new(config());
+    one.hear(C, 1, append((0, 0), 0, vec![]));
+    one.settle();
+    one.hear(B, 1, Body::Vote { last_index: Index(9), last_term: Term(1) });
+    assert_eq!(one.answers(), [Body::VoteResponse { granted: false }]);
+}
+
+/// Otherwise a node whose term is ahead could follow nobody, and nobody would follow it.
+#[test]
+fn an_old_leader_learns_of_a_later_term() {
+    let from_old_leader = [
+        append((0, 0), 0, vec![]),
+        Body::InstallSnapshot {
+            last_index: Index(1),
+            last_term: Term(1),
+            total_bytes: 1,
+            offset: 0,
+            data: Bytes::from("x"),
+        },
+        Body::Vote { last_index: Index(0), last_term: Term(0) },
+        Body::PreVote { last_index: Index(0), last_term: Term(0) },
+    ];
+    for body in from_old_leader {
+        let mut one = One::new(config());
+        one.hear(C, 5, Body::VoteResponse { granted: false });
+        one.hear(B, 4, body.clone());
+        let terms: Vec<Term> = one.settle().messages.iter().map(|(_, message)| message.term).collect();
+        assert_eq!(terms, [Term(5)], "{body:?}");
+        assert_eq!((one.raft.leader(), one.raft.last_index()), (None, Index(0)), "{body:?}");
+    }
+    let mut leader = One::new(config());
+    leader.win(B);
+    let nothing = Index(0);
+    leader.hear(C, 5, Body::AppendRejected { prev_index: nothing, hint_index: nothing, hint_term: Term(0) });
+    let ready = leader.settle();
+    assert_eq!(ready.role_changes, [RoleChange::BecameFollower { term: Term(5), leader: None }]);
+}
+
+#[test]
 fn candidates_with_old_logs_get_no_vote() {
     let mut one = One::new(config());
     one.hear(B, 2, append((0, 0), 0, vec![entry(1, 1), entry(2, 2)]));

@@ -173,6 +173,26 @@ fn repeated_answers_do_not_multiply_chunks() {
 }
 
 #[test]
+fn a_snapshot_is_of_one_leader() {
+    let mut one = One::new(config());
+    let mut chunk = |from: NodeId, term: u64, offset: u64, data: &'static str| {
+        let (last_index, last_term, data) = (Index(5), Term(1), Bytes::from(data));
+        one.hear(from, term, Body::InstallSnapshot { last_index, last_term, total_bytes: 4, offset, data });
+        let ready = one.settle();
+        let answer = ready.messages.into_iter().next_back().map(|(_, message)| message.body);
+        (answer, ready.snapshot.map(|snapshot| snapshot.data))
+    };
+    let wants = |offset: u64| (Some(Body::SnapshotProgress { last_index: Index(5), offset }), None);
+    assert_eq!(chunk(B, 1, 0, "ab"), wants(2));
+    // Another leader's state at the same entry may be encoded in another way.
+    assert_eq!(chunk(C, 2, 2, "CD"), wants(0));
+    assert_eq!(chunk(C, 2, 0, "AB"), wants(2));
+    assert_eq!(chunk(C, 2, 0, "AB"), wants(2));
+    assert_eq!(chunk(C, 2, 2, "CD"), (Some(accepted(5)), Some(Bytes::from("ABCD"))));
+    assert_eq!(chunk(C, 2, 2, "CD"), (Some(accepted(5)), None), "it has it already");
+}
+
+#[test]
 fn a_follower_too_far_behind_gets_a_snapshot() {
     let mut cluster = Cluster::new(6, 3, |config| config.max_bytes_per_message = 30);
     cluster.weather.compact_after = 5;

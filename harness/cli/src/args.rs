@@ -68,7 +68,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "HZ", default_value_t = 200.0)]
     pub(crate) rate: f64,
     /// How many client processes act at once
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) concurrency: u32,
     /// The seed that operations and faults are drawn from; drawn and printed if not given
     #[arg(long, value_name = "N")]
@@ -98,13 +98,13 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) max_writes_per_key: u32,
     /// How long a fault is left to work, at most
-    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
     pub(crate) fault_time: Duration,
     /// How long it is quiet between two strikes of a fault, at most
-    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = parse_duration)]
     pub(crate) quiet_time: Duration,
     /// Give up on an operation after this time: its outcome is unknown
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub(crate) op_timeout: Duration,
     /// How long the cluster may take to serve again when all faults are healed
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]

@@ -104,7 +104,7 @@ impl Plan {
                 let shape = shapes[random.random_range(0..shapes.len())];
                 let aim = fault.aim(shape, &nodes, &mut random);
                 let held_ms = random.random_range(MIN_FAULT_MS..=config.fault_max_ms.max(MIN_FAULT_MS));
-                let quiet_ms = random.random_range(config.quiet_max_ms / 4..=config.quiet_max_ms);
+                let quiet_ms = random.random_range(config.quiet_max_ms / 3..=config.quiet_max_ms);
                 let until_ms = (at_ms + held_ms).min(config.time_limit_ms);
                 for (time_ms, f, value) in [(at_ms, info.strike_f, aim), (until_ms, info.heal_f, Json::Null)]
                 {

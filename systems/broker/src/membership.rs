@@ -110,7 +110,11 @@ impl Running {
                 self.control(crate::controller::Origin::Local(call), request, cx);
             }
             Some(to) => {
-                let link = LinkId { to, purpose: Purpose::Control };
+                let purpose = match &request {
+                    ControlRequest::Forward(_) => Purpose::Forward,
+                    _ => Purpose::Control,
+                };
+                let link = LinkId { to, purpose };
                 let deadline_ns = cx.now_ns + self.config.peer_timeout_ms * 1_000_000;
                 let peers = &mut self.peers;
                 let effects = &mut *cx.effects;

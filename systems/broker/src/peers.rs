@@ -1,7 +1,7 @@
 //! Connections that this broker opens to others.
 //!
-//! Three to each: messages of the metadata quorum, a follower's fetches, and requests to the controller, so that none
-//! waits behind another. Each request has a deadline; when one is missed the connection is given up with all that is
+//! Four to each: messages of the metadata quorum, a follower's fetches, requests to the controller, and clients' requests
+//! passed on to it, so that none waits behind another: a heartbeat behind a topic that is being made would come too late. Each request has a deadline; when one is missed the connection is given up with all that is
 //! on its way, and made anew after a pause that doubles up to a limit.
 
 use crate::config::Address;
@@ -30,6 +30,7 @@ const MAX_IN_FLIGHT_BYTES: usize = 32 << 20;
 pub(crate) enum Purpose {
     Control,
     Fetch,
+    Forward,
     Quorum,
 }
 
@@ -87,7 +88,7 @@ impl<C> Peers<C> {
     pub(crate) fn new(me: BrokerId, brokers: &BTreeMap<BrokerId, Address>) -> Peers<C> {
         let mut links = BTreeMap::new();
         for to in brokers.keys().copied().filter(|id| *id != me) {
-            for purpose in [Purpose::Control, Purpose::Fetch, Purpose::Quorum] {
+            for purpose in [Purpose::Control, Purpose::Fetch, Purpose::Forward, Purpose::Quorum] {
                 let state = State::Down { retry_at_ns: 0 };
                 let link = Link { state, backoff_ns: MIN_BACKOFF_NS, in_flight: BTreeMap::new() };
                 links.insert(LinkId { to, purpose }, link);

@@ -31,8 +31,9 @@ const TICK_NS: u64 = 100_000_000;
 /// Most requests that wait for agreement: each broker has few on its way, and clients' come through brokers.
 const MAX_ANSWERS: usize = 10_000;
 
-/// How long the maker of a topic waits for its leaders to serve, once it is agreed on.
-const SERVE_TIMEOUT_NS: u64 = 2_000_000_000;
+/// How long the maker of a topic waits for its leaders to serve, once it is agreed on: well below the time after which a
+/// broker gives up a request that it passed on.
+const SERVE_TIMEOUT_NS: u64 = 1_000_000_000;
 
 /// What is asked of the controller.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::log::Log;
 use crate::message::{Body, Message};
 use crate::progress::{Flow, Progress};
+use crate::ready::{ProposeError, Ready, RoleChange, SnapshotTooLarge};
 use crate::replication::IncomingSnapshot;
 use crate::status::{FollowerStatus, Role, Status};
 use crate::storage::{HardState, OpenError, Persisted, Storage};
@@ -16,7 +17,6 @@ use bytes::Bytes;
 use riprap_env::{DiskError, Env, LogLevel};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use thiserror::Error;
 
 /// Most rounds of persisting in one settle. A node alone needs three: its vote makes it leader, whose no-op it then
 /// counts; more voters need fewer.
@@ -83,63 +83,6 @@ impl Outbox {
     fn release(&mut self, _proof: &Persisted) -> Vec<(NodeId, Message)> {
         std::mem::take(&mut self.0)
     }
-}
-
-/// What a settle hands out. In this order: snapshot, committed entries; the rest in any order.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ready {
-    /// To take the place of the application's state: the one found on start, or one from the leader.
-    pub snapshot: Option<Snapshot>,
-    /// Newly committed entries, each index once in a life, without gaps. Empty payloads are no-ops.
-    pub committed: Vec<Entry>,
-    /// Changes of role, in the order they happened.
-    pub role_changes: Vec<RoleChange>,
-    /// To send.
-    pub messages: Vec<(NodeId, Message)>,
-}
-
-/// A change of what a node is, or of whom it follows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RoleChange {
-    /// It leads. It may act on that only once [`Raft::leader_is_ready`].
-    BecameLeader {
-        /// The term that it leads.
-        term: Term,
-    },
-    /// It does not lead (any more), or follows somebody else, or nobody known. Candidates follow nobody.
-    BecameFollower {
-        /// Its term.
-        term: Term,
-        /// The term's leader, if known.
-        leader: Option<NodeId>,
-    },
-}
-
-/// Why a proposal was not taken. It has no effect then.
-#[derive(Debug, Error, PartialEq, Eq, Clone)]
-pub enum ProposeError {
-    /// Only the leader takes proposals.
-    #[error("not the leader{}", leader.map_or(String::new(), |id| format!("; node {id} is")))]
-    NotLeader {
-        /// The leader, if known.
-        leader: Option<NodeId>,
-    },
-    /// Too many proposals wait for a majority.
-    #[error("{0} entries are not committed yet; at most that many may wait")]
-    Full(usize),
-    /// The payload would not fit a message.
-    #[error("payload of {0} bytes; at most {MAX_PAYLOAD_BYTES}")]
-    TooLarge(usize),
-}
-
-/// A snapshot that is larger than [`Config::max_snapshot_bytes`].
-#[derive(Debug, Error, PartialEq, Eq, Clone)]
-#[error("snapshot of {size} bytes; at most {limit}")]
-pub struct SnapshotTooLarge {
-    /// Its size. Units: bytes.
-    pub size: usize,
-    /// The limit. Units: bytes.
-    pub limit: usize,
 }
 
 impl Raft {
@@ -476,18 +419,6 @@ impl Raft {
     pub(crate) fn violation(&mut self, env: &mut dyn Env, from: NodeId, what: fmt::Arguments<'_>) {
         self.violations += 1;
         env.log(LogLevel::Error, format_args!("raft: refuses a message from {from}: {what}"));
-    }
-}
-
-impl fmt::Display for RoleChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RoleChange::BecameLeader { term } => write!(f, "leads term {term}"),
-            RoleChange::BecameFollower { term, leader: Some(leader) } => {
-                write!(f, "follows {leader} in term {term}")
-            }
-            RoleChange::BecameFollower { term, leader: None } => write!(f, "follows nobody in term {term}"),
-        }
     }
 }
 

@@ -219,9 +219,7 @@ impl Storage {
     /// Replaces a file as a whole.
     fn replace(&mut self, disk: &mut dyn Disk, name: &str, bytes: &[u8]) -> Result<(), DiskError> {
         let (path, tmp) = (self.path(name), self.path(&format!("{name}{TMP}")));
-        if disk.exists(&tmp) {
-            disk.remove(&tmp)?;
-        }
+        // It is not there: a start removes what the last life left, and a life ends with its first error.
         let file = disk.open(&tmp)?;
         disk.write_at(file, 0, bytes)?;
         disk.sync(file)?;

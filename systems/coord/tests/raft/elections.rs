@@ -23,17 +23,25 @@ fn a_node_alone_decides_alone() {
 #[test]
 fn a_leader_is_ready_once_it_handed_out_an_entry_of_its_term() {
     let mut one = One::new(config());
-    one.hear(B, 1, append((0, 0), 0, vec![entry(1, 1)]));
+    one.hear(B, 1, append((0, 0), 1, vec![entry(1, 1), entry(2, 1)]));
     one.settle();
     one.win(B);
-    assert!(!one.raft.leader_is_ready());
-    one.hear(B, 2, accepted(1));
-    one.settle();
-    assert!(!one.raft.leader_is_ready());
-    one.hear(B, 2, accepted(2));
+    for (match_index, delivered) in [(0, 1), (1, 1), (2, 1)] {
+        one.hear(B, 2, accepted(match_index));
+        one.settle();
+        assert_eq!(one.raft.status().delivered_index, Index(delivered));
+        assert!(!one.raft.leader_is_ready(), "all but its own entry is on a majority up to {match_index}");
+    }
+    one.hear(B, 2, accepted(3));
     assert!(!one.raft.leader_is_ready(), "the application does not have the entries yet");
     assert_eq!(one.settle().committed.len(), 2);
     assert!(one.raft.leader_is_ready());
+    // Nor with only the last entry of the earlier term handed out.
+    let mut one = One::new(config());
+    one.hear(B, 1, append((0, 0), 1, vec![entry(1, 1)]));
+    one.settle();
+    one.win(B);
+    assert!(!one.raft.leader_is_ready());
 }
 
 #[test]

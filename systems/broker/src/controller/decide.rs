@@ -172,3 +172,6 @@ fn elect(next: &mut PartitionState, partition: Partition<'_>, is_live: impl Fn(B
 fn in_order(replicas: &[BrokerId], is_in: impl Fn(BrokerId) -> bool) -> Vec<BrokerId> {
     replicas.iter().copied().filter(|id| is_in(*id)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -224,3 +224,127 @@ fn place(image: &Image, config: &BrokerConfig, wish: &TopicWish) -> Result<Vec<V
     });
     Ok(places.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Address;
+    use crate::ids::Incarnation;
+
+    fn config() -> BrokerConfig {
+        let brokers =
+            (1..=3).map(|id| (BrokerId(id), Address { host: "h".to_owned(), port: 9092 })).collect();
+        BrokerConfig::new(BrokerId(1), brokers)
+    }
+
+    fn image(live: &[i32]) -> Image {
+        let mut image = Image::default();
+        for id in live {
+            let id = BrokerId(*id);
+            image.apply(&Record::RegisterBroker {
+                id,
+                incarnation: Incarnation(1),
+                host: "h".to_owned(),
+                port: 1,
+            });
+            image.apply(&Record::UnfenceBroker { id });
+        }
+        image
+    }
+
+    fn wish() -> TopicWish {
+        TopicWish { name: "t".to_owned(), partitions: 2, replication_factor: 3, ..TopicWish::default() }
+    }
+
+    fn made(image: &mut Image, name: &str, number: u8) {
+        let id = TopicId(riprap_protocol::Uuid([number; 16]));
+        let wish = TopicWish { name: name.to_owned(), partitions: 1, ..wish() };
+        let records = create(image, &config(), id, &wish).expect("the wish can be granted");
+        records.iter().for_each(|record| image.apply(record));
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_refused() {
+        let check = |change: &dyn Fn(&mut TopicWish), expect: Result<(), (ErrorCode, &str)>| {
+            let mut wish = wish();
+            change(&mut wish);
+            let mut image = image(&[1, 2, 3]);
+            made(&mut image, "taken", 9);
+            let result = create(&image, &config(), TopicId(riprap_protocol::Uuid([1; 16])), &wish);
+            let result = result.map(|_| ()).map_err(|refusal| (refusal.code, refusal.message));
+            assert_eq!(result, expect.map_err(|(code, message)| (code, message.to_owned())));
+        };
+        let configs = |key: &str, value: &str| vec![(key.to_owned(), Some(value.to_owned()))];
+        check(&|_| {}, Ok(()));
+        check(&|w| w.partitions = -1, Ok(()));
+        check(&|w| w.replication_factor = -1, Ok(()));
+        check(&|w| w.configs = configs("min.insync.replicas", "1"), Ok(()));
+        check(&|w| w.configs = configs("retention.ms", "-1"), Ok(()));
+        let bad_name = "topic name `a/b`: 1 to 249 of a-z A-Z 0-9 . _ - are right";
+        check(&|w| w.name = "a/b".to_owned(), Err((ErrorCode::INVALID_TOPIC_EXCEPTION, bad_name)));
+        let taken = (ErrorCode::TOPIC_ALREADY_EXISTS, "topic `taken` exists");
+        check(&|w| w.name = "taken".to_owned(), Err(taken));
+        let none = (ErrorCode::INVALID_PARTITIONS, "0 partitions; 1 to 1000, or -1, are right");
+        check(&|w| w.partitions = 0, Err(none));
+        let many = (ErrorCode::INVALID_REPLICATION_FACTOR, "replication factor 4: 1 to 3, or -1, are right");
+        check(&|w| w.replication_factor = 4, Err(many));
+        let zero = "setting min.insync.replicas=`0`: a number from 1 to 65535 is right";
+        check(&|w| w.configs = configs("min.insync.replicas", "0"), Err((ErrorCode::INVALID_CONFIG, zero)));
+        let compact = "setting cleanup.policy=`compact`: only `delete` is supported";
+        check(
+            &|w| w.configs = configs("cleanup.policy", "compact"),
+            Err((ErrorCode::INVALID_CONFIG, compact)),
+        );
+        let unknown = "setting no.such=`1`: unknown setting";
+        check(&|w| w.configs = configs("no.such", "1"), Err((ErrorCode::INVALID_CONFIG, unknown)));
+        let ids = |ids: &[i32]| ids.iter().map(|id| BrokerId(*id)).collect::<Vec<_>>();
+        let assign = |assignments: Vec<(i32, Vec<BrokerId>)>| {
+            move |w: &mut TopicWish| {
+                (w.partitions, w.replication_factor) = (-1, -1);
+                w.assignments = assignments.clone();
+            }
+        };
+        check(&assign(vec![(0, ids(&[1, 2])), (1, ids(&[3, 1]))]), Ok(()));
+        let refuse = |message| Err((ErrorCode::INVALID_REPLICA_ASSIGNMENT, message));
+        check(&assign(vec![(0, ids(&[1, 1]))]), refuse("partition 0: 2 different brokers are right"));
+        check(&assign(vec![(0, ids(&[1, 7]))]), refuse("partition 0: there is no broker 7"));
+        let gap = "partitions must be numbered from 0 without gaps, each once";
+        check(&assign(vec![(1, ids(&[1]))]), refuse(gap));
+    }
+
+    #[test]
+    fn leaders_go_round() {
+        let mut image = image(&[1, 2, 3]);
+        for (number, name) in (1..).zip(["a", "b", "c", "d"]) {
+            made(&mut image, name, number);
+        }
+        let leaders: Vec<i32> =
+            image.partitions().map(|(_, p)| p.state.leader.expect("all brokers live").0).collect();
+        assert_eq!(leaders, [1, 2, 3, 1]);
+        // The second time round others come second, so that one that dies leaves its leaderships to both.
+        let seconds: Vec<i32> = image.partitions().map(|(_, p)| p.state.replicas[1].0).collect();
+        assert_eq!(seconds, [2, 3, 1, 3]);
+    }
+
+    #[test]
+    fn who_does_not_live_neither_leads_nor_is_in_sync() {
+        let check = |live: &[i32], leader: Option<i32>, isr: &[i32]| {
+            let records = create(
+                &image(live),
+                &config(),
+                TopicId(riprap_protocol::Uuid([1; 16])),
+                &TopicWish { partitions: 1, ..wish() },
+            );
+            let records = records.expect("the wish can be granted");
+            let Record::SetPartition { state, .. } = &records[1] else {
+                panic!("a partition follows its topic")
+            };
+            assert_eq!(state.leader.map(|id| id.0), leader);
+            assert_eq!(state.isr.iter().map(|id| id.0).collect::<Vec<_>>(), isr);
+            assert_eq!(state.replicas.len(), 3);
+        };
+        check(&[1, 2, 3], Some(1), &[1, 2, 3]);
+        check(&[3], Some(3), &[3]);
+        check(&[], None, &[1]);
+    }
+}

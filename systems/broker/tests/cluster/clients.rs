@@ -103,7 +103,9 @@ impl Leaders {
     }
 
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
-        !self.is_asking && (self.is_stale || self.by_partition.len() < PARTITIONS as usize) && self.retry_at_ns <= now_ns
+        !self.is_asking
+            && (self.is_stale || self.by_partition.len() < PARTITIONS as usize)
+            && self.retry_at_ns <= now_ns
     }
 
     pub(crate) fn ask<C>(&mut self, io: &mut Io<'_, C>, call: C) {

@@ -1,11 +1,14 @@
 //! Occurrences of an anomaly, while a check finds them: all are counted, the worst are kept.
 
+use crate::index::Index;
 use crate::options::Options;
+use crate::proof::Proof;
 use crate::registry::AnomalyInfo;
 use crate::verdict::{Anomaly, Example};
 use std::cmp::Reverse;
 
-/// Examples of each anomaly: one convinces, a few show the pattern, more are not read.
+/// Examples of each anomaly: one convinces, a few show the pattern, more are not read. If all are asked for, those beyond
+/// these come without the history that proves them.
 pub(crate) const MAX_EXAMPLES: usize = 8;
 
 /// What a check has found so far. `T` is what the check needs to tell the story later.
@@ -42,22 +45,27 @@ impl<T> Found<T> {
         self.trim();
     }
 
-    /// Tells the stories. `None` if nothing was found.
-    pub(crate) fn tell(
+    /// Tells the stories, each with a proof to be filled. `None` if nothing was found.
+    pub(crate) fn tell<'i, 'h>(
         mut self,
         info: &'static AnomalyInfo,
         options: &Options,
-        tell: impl FnMut(T) -> Example,
+        index: &'i Index<'h>,
+        mut tell: impl FnMut(T, Proof<'i, 'h>) -> Example,
     ) -> Option<(&'static AnomalyInfo, Anomaly)> {
         if self.count == 0 {
             return None;
         }
         self.trim();
+        let examples = self.kept.into_iter().enumerate().map(|(n, (_, _, t))| {
+            // A million proofs are read by nobody, and each looks through its ops.
+            tell(t, Proof::new(index, n < MAX_EXAMPLES))
+        });
         let anomaly = Anomaly {
             count: self.count,
             allowed: info.is_allowed(options),
             severity: info.severity,
-            examples: self.kept.into_iter().map(|(_, _, t)| t).map(tell).collect(),
+            examples: examples.collect(),
         };
         Some((info, anomaly))
     }

@@ -81,7 +81,7 @@ pub struct Options {
     pub drained: bool,
     /// Whether a history without acknowledged sends, or without polls that returned, is `unknown`.
     pub vacuity: bool,
-    /// Whether every occurrence becomes an example, rather than the worst few.
+    /// Whether every occurrence is told, rather than the worst few.
     pub all_examples: bool,
 }
 

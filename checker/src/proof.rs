@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Proof<'i, 'h> {
     index: &'i Index<'h>,
     txns: BTreeMap<TxnId, Kept>,
+    /// Whether the ops are shown; if not, only named.
+    shown: bool,
 }
 
 /// What is kept of one transaction.
@@ -22,8 +24,8 @@ struct Kept {
 }
 
 impl<'i, 'h> Proof<'i, 'h> {
-    pub(crate) fn new(index: &'i Index<'h>) -> Proof<'i, 'h> {
-        Proof { index, txns: BTreeMap::new() }
+    pub(crate) fn new(index: &'i Index<'h>, shown: bool) -> Proof<'i, 'h> {
+        Proof { index, txns: BTreeMap::new(), shown }
     }
 
     /// The send of this value, if anybody sent it, and what shows that it was committed.
@@ -33,7 +35,8 @@ impl<'i, 'h> Proof<'i, 'h> {
             return;
         }
         self.sent_by(writer, value);
-        if self.index.must_have_committed(writer)
+        if self.shown
+            && self.index.must_have_committed(writer)
             && self.index.is_undecided(writer)
             && let Some(read) =
                 self.index.sends(writer).map(|(_, value, _)| value).find(|value| self.index.is_read(*value))
@@ -55,6 +58,9 @@ impl<'i, 'h> Proof<'i, 'h> {
     /// What shows that this value is at this place, and was sent by somebody.
     pub(crate) fn placed(&mut self, value: ValueId, place: u32) {
         self.sent(value);
+        if !self.shown {
+            return;
+        }
         self.seen_at(value, place);
         // Where the value stands again, but another value has the offset: without that one it would be there instead.
         let repeats = &self.index.repeats;
@@ -82,6 +88,9 @@ impl<'i, 'h> Proof<'i, 'h> {
         for (txn, kept) in &self.txns {
             let op = self.index.txn_op(*txn);
             ops.push(op.index());
+            if !self.shown {
+                continue;
+            }
             let told = self.index.history.op(self.index.txns[*txn as usize].told as usize);
             let mut completed = op.to_op();
             if told.row() != op.row() {

@@ -211,6 +211,7 @@ pub struct Example {
     /// The indices of the ops that the story tells of, ascending.
     pub ops: Vec<u64>,
     /// The lines of a history that shows this anomaly and little else: polls are cut down to the records that matter.
+    /// Empty beyond the first few examples of an anomaly.
     pub history: Vec<Json>,
 }
 

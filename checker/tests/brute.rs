@@ -314,7 +314,8 @@ impl Brute {
 
     /// The kinds of cycles, by what each is made of, what it needs, and what hides it.
     fn cycles(&self) -> BTreeMap<&'static str, u64> {
-        let families: [&[(&str, &[usize], usize, &[usize])]; 2] = [
+        type Kind = (&'static str, &'static [usize], usize, &'static [usize]);
+        let families: [&[Kind]; 2] = [
             &[
                 ("G0", &[0], 0, &[]),
                 ("G1c", &[0, 1], 0, &[0]),
@@ -361,7 +362,7 @@ impl Brute {
 }
 
 proptest! {
-    #![proptest_config(common::cases(4000))]
+    #![proptest_config(common::cases(1500))]
     #[test]
     fn the_checks_agree_with_their_definitions(history in common::histories(6)) {
         let options = Options { vacuity: false, ..Options::default() };

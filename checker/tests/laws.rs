@@ -98,7 +98,7 @@ fn serial(steps: &[Step]) -> History {
 }
 
 proptest! {
-    #![proptest_config(cases(500))]
+    #![proptest_config(cases(200))]
 
     #[test]
     fn a_serial_execution_is_clean(steps in proptest::collection::vec((0u32..3, 5i64..7, any::<u8>()), 0..40)) {

@@ -10,7 +10,6 @@
 use crate::found::Found;
 use crate::index::{Index, TxnId, ValueId, seen};
 use crate::options::Options;
-use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 use riprap_core::Kind;
@@ -51,10 +50,9 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
             }
         }
     }
-    let told = found.tell(&G1A, options, |(reader, value)| {
+    let told = found.tell(&G1A, options, index, |(reader, value), mut proof| {
         let key = index.key_of(value).key;
         let writer = index.writer[value as usize];
-        let mut proof = Proof::new(index);
         proof.sent(value);
         proof.read_by(reader, value);
         let story = format!(

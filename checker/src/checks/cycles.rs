@@ -214,8 +214,8 @@ fn family(
                 found.add(u64::MAX - members.len() as u64, part);
             }
         }
-        told.extend(found.tell(kind.info, options, |part| {
-            Cycle::shortest(graph, parts, part, kind.layer, kind.needs).tell(index, graph)
+        told.extend(found.tell(kind.info, options, index, |part, proof| {
+            Cycle::shortest(graph, parts, part, kind.layer, kind.needs).tell(index, graph, proof)
         }));
     }
     told

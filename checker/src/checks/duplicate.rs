@@ -9,7 +9,6 @@
 use crate::found::Found;
 use crate::index::{Index, Sight, ValueId};
 use crate::options::Options;
-use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 
@@ -35,12 +34,11 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
     for places in index.repeats.chunk_by(|(a, _), (b, _)| a == b) {
         found.add(places.len() as u64, places);
     }
-    let told = found.tell(&DUPLICATE, options, |places: &[(ValueId, u32)]| {
+    let told = found.tell(&DUPLICATE, options, index, |places: &[(ValueId, u32)], mut proof| {
         /// Enough to see the pattern.
         const MAX_TOLD: usize = 4;
         let value = places[0].0;
         let key = index.key_of(value).key;
-        let mut proof = Proof::new(index);
         let mut sights = Vec::new();
         for (_, place) in places.iter().take(MAX_TOLD) {
             proof.placed(value, *place);

@@ -9,7 +9,6 @@
 use crate::found::Found;
 use crate::index::{Index, Sight, ValueId};
 use crate::options::Options;
-use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 
@@ -35,13 +34,12 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
     for values in index.conflicts.chunk_by(|(a, _), (b, _)| a == b) {
         found.add(values.len() as u64, values);
     }
-    let told = found.tell(&INCONSISTENT_OFFSETS, options, |values: &[(u32, ValueId)]| {
+    let told = found.tell(&INCONSISTENT_OFFSETS, options, index, |values: &[(u32, ValueId)], mut proof| {
         /// Enough to see the pattern.
         const MAX_TOLD: usize = 4;
         let place = values[0].0;
         let offset = index.order_offset[place as usize];
         let key = index.key_of(values[0].1).key;
-        let mut proof = Proof::new(index);
         let mut sights = Vec::new();
         for (_, value) in values.iter().take(MAX_TOLD) {
             proof.placed(*value, place);

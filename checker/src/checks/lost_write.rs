@@ -12,7 +12,6 @@
 use crate::found::Found;
 use crate::index::{Index, NONE, ValueId};
 use crate::options::Options;
-use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 
@@ -51,9 +50,8 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
             }
         }
     }
-    let told = found.tell(&LOST_WRITE, options, |(value, reach): (ValueId, u32)| {
+    let told = found.tell(&LOST_WRITE, options, index, |(value, reach): (ValueId, u32), mut proof| {
         let key = index.key_of(value).key;
-        let mut proof = Proof::new(index);
         proof.placed(value, index.last_place[value as usize]);
         let (beyond, reader) = reached(index, reach);
         proof.placed(beyond, index.first_place[beyond as usize]);

@@ -9,7 +9,6 @@
 use crate::found::Found;
 use crate::index::{Index, NONE, ValueId, seen};
 use crate::options::Options;
-use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 
@@ -33,12 +32,11 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
             found.add(0, value);
         }
     }
-    let told = found.tell(&PHANTOM_READ, options, |value| {
+    let told = found.tell(&PHANTOM_READ, options, index, |value, mut proof| {
         let key = index.key_of(value).key;
         let number = index.value(value);
         let place = index.first_place[value as usize];
         let reader = index.who_read(value).expect("only what was read is a phantom");
-        let mut proof = Proof::new(index);
         let at = match place {
             NONE => String::new(),
             place => format!(" at offset {}", index.order_offset[place as usize]),

@@ -108,10 +108,10 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
     }
     let between = between_ops(index, options);
     [
-        within.backs.tell(&INT_NONMONOTONIC_POLL, options, |step| tell(index, step)),
-        within.skips.tell(&INT_POLL_SKIP, options, |step| tell(index, step)),
-        between.backs.tell(&NONMONOTONIC_POLL, options, |step| tell(index, step)),
-        between.skips.tell(&POLL_SKIP, options, |step| tell(index, step)),
+        within.backs.tell(&INT_NONMONOTONIC_POLL, options, index, |step, proof| tell(index, step, proof)),
+        within.skips.tell(&INT_POLL_SKIP, options, index, |step, proof| tell(index, step, proof)),
+        between.backs.tell(&NONMONOTONIC_POLL, options, index, |step, proof| tell(index, step, proof)),
+        between.skips.tell(&POLL_SKIP, options, index, |step, proof| tell(index, step, proof)),
     ]
     .into_iter()
     .flatten()
@@ -193,11 +193,10 @@ fn between_ops(index: &Index<'_>, options: &Options) -> Steps {
     steps
 }
 
-fn tell(index: &Index<'_>, step: Step) -> crate::verdict::Example {
+fn tell(index: &Index<'_>, step: Step, mut proof: Proof<'_, '_>) -> crate::verdict::Example {
     let Step { before, from, then, to } = step;
     let key = index.key_of(from).key;
     let (at, place) = (index.place[from as usize], index.place[to as usize]);
-    let mut proof = Proof::new(index);
     proof.placed(from, at);
     proof.placed(to, place);
     proof.read_by(before, from);

@@ -9,7 +9,6 @@
 use crate::found::Found;
 use crate::index::{Index, TxnId};
 use crate::options::Options;
-use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 use riprap_core::F;
@@ -47,9 +46,8 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
             found.add(0, (txn, value));
         }
     }
-    let told = found.tell(&PRECOMMITTED_READ, options, |(txn, value)| {
+    let told = found.tell(&PRECOMMITTED_READ, options, index, |(txn, value), mut proof| {
         let key = index.key_of(value).key;
-        let mut proof = Proof::new(index);
         proof.sent_by(txn, value);
         proof.read_by(txn, value);
         let story = format!(

@@ -103,20 +103,19 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
         }
     }
     [
-        backs_within.tell(&INT_NONMONOTONIC_SEND, options, |step| tell(index, step)),
-        skips.tell(&INT_SEND_SKIP, options, |step| tell(index, step)),
-        backs_between.tell(&NONMONOTONIC_SEND, options, |step| tell(index, step)),
+        backs_within.tell(&INT_NONMONOTONIC_SEND, options, index, |step, proof| tell(index, step, proof)),
+        skips.tell(&INT_SEND_SKIP, options, index, |step, proof| tell(index, step, proof)),
+        backs_between.tell(&NONMONOTONIC_SEND, options, index, |step, proof| tell(index, step, proof)),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-fn tell(index: &Index<'_>, step: Step) -> crate::verdict::Example {
+fn tell(index: &Index<'_>, step: Step, mut proof: Proof<'_, '_>) -> crate::verdict::Example {
     let Step { before, from, then, to } = step;
     let key = index.key_of(from).key;
     let (at, place) = (index.place[from as usize], index.place[to as usize]);
-    let mut proof = Proof::new(index);
     for (txn, value, place) in [(before, from, at), (then, to, place)] {
         proof.placed(value, place);
         proof.sent_by(txn, value);

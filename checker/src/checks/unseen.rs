@@ -10,7 +10,6 @@
 use crate::found::Found;
 use crate::index::{Index, ValueId, seen};
 use crate::options::Options;
-use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 
@@ -37,9 +36,8 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
             found.add(0, value);
         }
     }
-    let told = found.tell(&UNSEEN, options, |value| {
+    let told = found.tell(&UNSEEN, options, index, |value, mut proof| {
         let key = index.key_of(value);
-        let mut proof = Proof::new(index);
         proof.sent(value);
         let story =
             format!("key {} {} was read by nobody by the end of the run", key.key, index.tell_value(value));

@@ -1,7 +1,7 @@
 //! Who saw a value at an offset: for stories, not for judging.
 
 use super::{Index, IntMap, NONE, TxnId, ValueId, seen};
-use riprap_core::op::{Kind, Offset, Value};
+use riprap_core::op::{Key, Kind, Offset, Value};
 
 /// How a value is known to be at an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,10 +12,13 @@ pub(crate) enum Sight {
     Read(TxnId),
 }
 
-/// Sightings of values that are at several offsets, were not read by anybody who ended well, or
-/// were read without an offset: the first at each offset,
-/// and the first at any, under [`Offset::UNKNOWN`].
-pub(super) type Sightings = IntMap<(ValueId, i64), TxnId>;
+/// Who saw the values of which that is not plain.
+pub(super) struct Sightings {
+    /// By value: whether it is at several places, was not read by anybody who ended well, or was read without an offset.
+    odd: Vec<bool>,
+    /// The first who read such a value at an offset, and the first who read it anywhere, under [`Offset::UNKNOWN`].
+    first: IntMap<(ValueId, i64), TxnId>,
+}
 
 impl Index<'_> {
     /// Somebody who saw this value at this offset.
@@ -27,12 +30,13 @@ impl Index<'_> {
         {
             return Some(Sight::Sent(writer));
         }
+        let sightings = self.sightings.get_or_init(|| self.sightings());
         let reader = self.reader[value as usize];
-        if reader != NONE && self.reads_at(reader, value, offset) {
+        if !sightings.odd[value as usize] {
+            // It is at one place, and whoever read it read it there.
             return Some(Sight::Read(reader));
         }
-        let sightings = self.sightings.get_or_init(|| self.sightings());
-        sightings.get(&(value, offset.0)).copied().map(Sight::Read)
+        sightings.first.get(&(value, offset.0)).copied().map(Sight::Read)
     }
 
     /// Somebody who read this value, wherever.
@@ -40,19 +44,10 @@ impl Index<'_> {
         match self.reader[value as usize] {
             NONE => {
                 let sightings = self.sightings.get_or_init(|| self.sightings());
-                sightings.get(&(value, Offset::UNKNOWN.0)).copied()
+                sightings.first.get(&(value, Offset::UNKNOWN.0)).copied()
             }
             reader => Some(reader),
         }
-    }
-
-    fn reads_at(&self, txn: TxnId, value: ValueId, offset: Offset) -> bool {
-        let key = self.key_of(value);
-        let number = self.value(value);
-        self.reads(txn).any(|(id, offsets, values)| {
-            self.keys[id as usize].key == key.key
-                && offsets.iter().zip(values).any(|(at, read)| *at == offset && *read == number)
-        })
     }
 
     /// One pass over all reads, made when a story first needs it.
@@ -62,20 +57,20 @@ impl Index<'_> {
         let mut odd: Vec<bool> = seen.zip(unread).map(|(a, b)| a || b).collect();
         self.repeats.iter().for_each(|(value, _)| odd[*value as usize] = true);
         self.conflicts.iter().for_each(|(_, value)| odd[*value as usize] = true);
-        let mut sightings = Sightings::default();
+        let mut first = IntMap::default();
         for txn in 0..self.txns.len() as TxnId {
             for (key, offsets, values) in self.reads(txn) {
                 let key = &self.keys[key as usize];
                 for (offset, value) in offsets.iter().zip(values) {
                     let value = self.value_id(key, *value);
                     if odd[value as usize] {
-                        sightings.entry((value, offset.0)).or_insert(txn);
-                        sightings.entry((value, Offset::UNKNOWN.0)).or_insert(txn);
+                        first.entry((value, offset.0)).or_insert(txn);
+                        first.entry((value, Offset::UNKNOWN.0)).or_insert(txn);
                     }
                 }
             }
         }
-        sightings
+        Sightings { odd, first }
     }
 
     /// `value 17 acked at offset 12 (op 31)`: a value and what became of its send.
@@ -112,7 +107,7 @@ impl Index<'_> {
     }
 
     /// The number of a value, if the history knows it.
-    pub(crate) fn find_value(&self, key: riprap_core::Key, value: Value) -> Option<ValueId> {
+    pub(crate) fn find_value(&self, key: Key, value: Value) -> Option<ValueId> {
         let key = &self.keys[self.key_ids.rank(key.0)? as usize];
         key.values.rank(value.0).map(|rank| key.value_ids.start + rank)
     }

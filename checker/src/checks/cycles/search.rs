@@ -11,6 +11,9 @@ use std::collections::VecDeque;
 /// found in linear time, and in components of some thousand transactions it is found long before.
 const MAX_STEPS: usize = 1 << 19;
 
+/// Edges of a cycle that its story tells: nobody follows a longer one.
+const MAX_TOLD: usize = 16;
+
 /// Transactions each of which must come before the next, and the last before the first.
 pub(super) struct Cycle {
     txns: Vec<TxnId>,
@@ -44,8 +47,7 @@ impl Cycle {
     }
 
     /// The story and the ops that prove it.
-    pub(super) fn tell(self, index: &Index<'_>, graph: &Graph) -> Example {
-        let mut proof = Proof::new(index);
+    pub(super) fn tell(self, index: &Index<'_>, graph: &Graph, mut proof: Proof<'_, '_>) -> Example {
         let edges = self.edges(graph);
         let mut told = Vec::new();
         for edge in &edges {
@@ -80,7 +82,12 @@ impl Cycle {
             };
             told.push(format!("op {before} must come before op {after}, since {why}"));
         }
-        let story = format!("{} ops form a cycle: {}", edges.len(), told.join("; "));
+        let more = match told.len().saturating_sub(MAX_TOLD) {
+            0 => String::new(),
+            more => format!("; and so on, {more} more"),
+        };
+        told.truncate(MAX_TOLD);
+        let story = format!("{} ops form a cycle: {}{more}", edges.len(), told.join("; "));
         let keys: Vec<_> = edges
             .iter()
             .filter_map(|edge| match edge.kind {

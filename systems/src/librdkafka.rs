@@ -10,11 +10,14 @@
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance as RdRebalance};
+use rdkafka::consumer::{
+    BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance as RdRebalance, RebalanceProtocol,
+};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
 use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
+use rdkafka::types::RDKafkaRespErr;
 use riprap_core::client::{ClientConfig, ClientLog, Isolation, LocalFuture, Log, LogError, Polled, Progress};
 use riprap_core::op::{Key, Offset, Rebalance, Value};
 use riprap_core::system::ErrorRule;
@@ -30,6 +33,14 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Beyond librdkafka's own delivery timeout, how long its report is waited for: it is due at once, but by another
 /// thread.
 const REPORT_GRACE: Duration = Duration::from_secs(1);
+/// The beginning of a partition, as a plain number: a log that begins later answers that it is out of range, and
+/// `auto.offset.reset` does the rest.
+///
+/// librdkafka's own `OFFSET_BEGINNING` is a question to the leader. If the consumer is assigned anew before the answer,
+/// librdkafka drops the answer as outdated and asks again half a second later, in the midst of reading from wherever
+/// the new assignment said, and goes back to the beginning. Source: librdkafka 2.12.1, rdkafka_partition.c,
+/// rd_kafka_toppar_handle_Offset, "outdated offset response"; met as a nonmonotonic poll of a healthy partition.
+const BEGINNING: RdOffset = RdOffset::Offset(0);
 /// How often a delivery report is looked for.
 const REPORT_POLL: Duration = Duration::from_millis(1);
 /// How long a poll that has records already waits for more of what is on its way.
@@ -90,6 +101,9 @@ impl KafkaLog {
     fn finish(&self, mut properties: rdkafka::ClientConfig) -> rdkafka::ClientConfig {
         for (name, value) in &self.config.properties {
             properties.set(name, value);
+            if name == "debug" {
+                properties.set_log_level(RDKafkaLogLevel::Debug);
+            }
         }
         properties
     }
@@ -240,7 +254,7 @@ impl KafkaLog {
             .map(|key| (*key, self.held.get(key).copied().flatten().filter(|_| !from_beginning)))
             .collect();
         let list = self.list(held.iter().map(|(key, position)| {
-            (*key, position.map_or(RdOffset::Beginning, |position| RdOffset::Offset(position.0)))
+            (*key, position.map_or(BEGINNING, |position| RdOffset::Offset(position.0)))
         }))?;
         let consumer = self.consumer()?;
         consumer.unsubscribe();
@@ -395,6 +409,22 @@ impl ClientContext for Rebalances {
 }
 
 impl ConsumerContext for Rebalances {
+    /// What librdkafka would do by itself, but with every offset resolved first; see [`BEGINNING`].
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        let is_cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
+        let done = if what == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            self.pre_rebalance(consumer, &RdRebalance::Assign(list));
+            start_from_committed(consumer, list);
+            if is_cooperative { consumer.incremental_assign(list) } else { consumer.assign(list) }
+        } else {
+            self.pre_rebalance(consumer, &RdRebalance::Revoke(list));
+            if is_cooperative { consumer.incremental_unassign(list) } else { consumer.unassign() }
+        };
+        if let Err(error) = done {
+            self.config.log.0(&format!("a rebalance was not carried out: {error}"));
+        }
+    }
+
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &RdRebalance<'_>) {
         let (kind, list) = match rebalance {
             RdRebalance::Assign(list) => ("assigned", list),
@@ -408,6 +438,20 @@ impl ConsumerContext for Rebalances {
             .filter_map(|part| self.config.key(part.topic(), part.partition()))
             .collect();
         self.seen.lock().expect("no holder panics").push(Rebalance { kind: kind.to_owned(), keys });
+    }
+}
+
+/// Where a member of a group goes on: where the group has committed, or from the beginning. If the cluster does not say
+/// in time, librdkafka is left to ask it.
+fn start_from_committed(consumer: &BaseConsumer<Rebalances>, list: &mut TopicPartitionList) {
+    let Ok(committed) = consumer.committed_offsets(list.clone(), ASK_TIMEOUT) else { return };
+    for part in committed.elements() {
+        let offset = match part.offset() {
+            offset @ RdOffset::Offset(_) => offset,
+            _ => BEGINNING,
+        };
+        let set = list.set_partition_offset(part.topic(), part.partition(), offset);
+        set.expect("the answer names what was asked for");
     }
 }
 

@@ -13,6 +13,7 @@ use riprap_checker::Options;
 use riprap_core::client::{Client, ClientConfig, ClientLog, Isolation, Log, LogError, SubscribeVia};
 use riprap_core::generator::BoxedGenerator;
 use riprap_core::plan::TestConfig;
+use riprap_core::system::CLIENT_SETTING;
 use riprap_core::{History, Key};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -86,6 +87,14 @@ fn options(config: &TestConfig) -> Options {
         idempotent: config.idempotence,
         ..Options::default()
     }
+}
+
+/// `--set client.NAME=VALUE` is the client library's property NAME.
+fn client_properties(config: &TestConfig) -> Vec<(String, String)> {
+    let settings = config.settings.iter();
+    settings
+        .filter_map(|(name, value)| Some((name.strip_prefix(CLIENT_SETTING)?.to_owned(), value.clone())))
+        .collect()
 }
 
 /// Every key that a history sends to or reads.

@@ -8,7 +8,7 @@
 //! What it cannot see: the order in which records of different keys became visible (there are no transactions in it
 //! yet), and anything about a record's own key, headers and timestamp.
 
-use crate::{Connect, Drain, Shared, Workload, WorkloadInfo, drain, keys_of, options};
+use crate::{Connect, Drain, Shared, Workload, WorkloadInfo, client_properties, drain, keys_of, options};
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_checker::Options;
@@ -97,7 +97,7 @@ impl Workload for Queue {
             delivery_timeout: Duration::from_millis(config.op_timeout_ms * 3 / 4),
             poll_timeout: POLL_TIMEOUT,
             max_poll_records: MAX_POLL_RECORDS,
-            properties: Vec::new(),
+            properties: client_properties(config),
             log: named(&shared.log, name),
         };
         Box::new(QueueClient {

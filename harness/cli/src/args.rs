@@ -2,14 +2,27 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use riprap_core::client::{Isolation, SubscribeVia};
+use riprap_live::sandbox::MAX_NODES;
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
+
+/// Bounds of what may be asked for, so that a slip of the finger is told apart from a machine that gives up.
+const MAX_CONCURRENCY: u32 = 1000;
+/// A broker keeps an open file for every key; a run has more of them than it writes at a time.
+const MAX_KEYS: u32 = 10_000;
+const RATE_HZ: (f64, f64) = (0.001, 1e6);
+const MAX_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
+/// No run is shorter: a fault needs a second to be seen to do anything.
+const MIN_TIME: Duration = Duration::from_secs(1);
 
 /// Correctness test harness for streaming systems.
 #[derive(Parser, Debug)]
 #[command(
     name = "riprap",
     version,
+    bin_name = "riprap",
     about = "Correctness test harness for streaming systems",
     long_about = "Correctness test harness for streaming systems: deploys a system to test nodes, drives it with \
                   concurrent clients, injects faults that are proved to have taken effect, records the history, and \
@@ -21,7 +34,6 @@ use std::time::Duration;
   riprap list defects
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments or unreadable input, 255 the harness itself failed.",
-    arg_required_else_help = true,
     subcommand_required = true
 )]
 pub(crate) struct Cli {
@@ -59,19 +71,19 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "FAULT[:SHAPE],...", value_delimiter = ',', default_value = "kill,partition")]
     pub(crate) nemesis: Vec<String>,
     /// How many nodes
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = whole(1, MAX_NODES as u16))]
     pub(crate) nodes: u16,
     /// How long clients and faults act; heal, final reads and the check come on top
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time(MIN_TIME))]
     pub(crate) time_limit: Duration,
     /// How many operations a second all clients together begin
-    #[arg(long, value_name = "HZ", default_value_t = 200.0)]
+    #[arg(long, value_name = "HZ", default_value_t = 200.0, allow_negative_numbers = true, value_parser = parse_rate)]
     pub(crate) rate: f64,
     /// How many client processes act at once
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, allow_negative_numbers = true, value_parser = whole(1, MAX_CONCURRENCY))]
     pub(crate) concurrency: u32,
     /// The seed that operations and faults are drawn from; drawn and printed if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(0, u64::MAX))]
     pub(crate) seed: Option<u64>,
     /// Group operations into transactions
     #[arg(long)]
@@ -92,25 +104,25 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) defect: Option<String>,
     /// How many keys are written at a time
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = whole(1, MAX_KEYS))]
     pub(crate) keys: u32,
     /// How many values a key gets before another takes its place
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = 256, allow_negative_numbers = true, value_parser = whole(1, u32::MAX))]
     pub(crate) max_writes_per_key: u32,
     /// How long a fault is left to work, at most
-    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = time(MIN_TIME))]
     pub(crate) fault_time: Duration,
     /// How long it is quiet between two strikes of a fault, at most
-    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = time(Duration::from_millis(1)))]
     pub(crate) quiet_time: Duration,
     /// Give up on an operation after this time: its outcome is unknown
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time(MIN_TIME))]
     pub(crate) op_timeout: Duration,
     /// How long the cluster may take to serve again when all faults are healed
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time(Duration::ZERO))]
     pub(crate) recovery_limit: Duration,
     /// How long the final reads may take
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = time(Duration::ZERO))]
     pub(crate) drain_limit: Duration,
     /// Run in simulation
     #[arg(long, conflicts_with_all = ["hosts", "bootstrap"])]
@@ -121,7 +133,7 @@ pub(crate) struct TestArgs {
     /// Test a cluster that runs already; no faults but client crashes
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) bootstrap: Option<String>,
-    /// Change a property of the system under test
+    /// Change a property of the system under test or, after `client.`, of the client library
     #[arg(long = "set", value_name = "PROPERTY=VALUE", value_parser = parse_setting)]
     pub(crate) settings: Vec<(String, String)>,
     /// Run this program as the system, in place of the one that would be used
@@ -211,10 +223,10 @@ pub(crate) enum Listed {
       --peers 1@127.0.0.1:9092,2@127.0.0.1:9093,3@127.0.0.1:9094")]
 pub(crate) struct BrokerArgs {
     /// This broker's id
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, i32::MAX))]
     pub(crate) id: i32,
     /// Where it listens, for clients and for other brokers
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092", value_parser = parse_listen)]
     pub(crate) listen: std::net::SocketAddr,
     /// All brokers of the cluster, this one included; alone if not given
     #[arg(long, value_name = "ID@HOST:PORT,...", value_delimiter = ',')]
@@ -223,7 +235,7 @@ pub(crate) struct BrokerArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// What its randomness (election timeouts, ids) grows from
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole(0, u64::MAX))]
     pub(crate) seed: u64,
     /// A planted defect (see `riprap list defects`)
     #[arg(long, value_name = "NAME")]
@@ -254,28 +266,60 @@ words!(GuaranteesArg -> riprap_checker::Guarantees,
     "riprap" Riprap riprap_checker::Guarantees::Riprap,
     "jepsen" Jepsen riprap_checker::Guarantees::Jepsen);
 
+/// A whole number within bounds.
+fn whole<T>(least: T, most: T) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Copy + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("a whole number from {least} to {most} is right"))
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let (least, most) = RATE_HZ;
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("a number from {least} to {most} is right"))
+}
+
+fn parse_listen(text: &str) -> Result<std::net::SocketAddr, String> {
+    text.parse().map_err(|_| "HOST:PORT with an IP address is right".to_owned())
+}
+
+/// A time of at least this and at most a week.
+fn time(least: Duration) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let time = parse_duration(text)?;
+        if (least..=MAX_TIME).contains(&time) {
+            return Ok(time);
+        }
+        Err(format!("a time from {least:?} to {}h is right", MAX_TIME.as_secs() / 3600))
+    }
+}
+
 /// `500ms`, `30s`, `2m`, `1h`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let unit_ms: u64 = match &text[digits..] {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err("a whole number with a unit is expected, such as 500ms, 30s, 2m or 1h".to_owned()),
+    let unit_ms: Option<u64> = match &text[digits..] {
+        "ms" => Some(1),
+        "s" => Some(1000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
     };
     let number: Option<u64> = text[..digits].parse().ok();
-    number
-        .and_then(|number| number.checked_mul(unit_ms))
+    let time_ms = number.zip(unit_ms).and_then(|(number, unit_ms)| number.checked_mul(unit_ms));
+    time_ms
         .map(Duration::from_millis)
-        .ok_or_else(|| "a whole number that fits is expected before the unit".to_owned())
+        .ok_or_else(|| "a whole number with a unit is right, such as 500ms, 30s, 2m or 1h".to_owned())
 }
 
 /// `NAME=VALUE`.
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("PROPERTY=VALUE is expected".to_owned()),
+        _ => Err("PROPERTY=VALUE is right".to_owned()),
     }
 }
 

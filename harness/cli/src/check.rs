@@ -1,7 +1,7 @@
 //! `riprap check`: judges a stored history.
 
 use crate::args::{CheckArgs, SubViaArg};
-use crate::{Failure, print};
+use crate::{Failure, print, say};
 use riprap_checker::{Options, Verdict, Via, check, read_history};
 use riprap_core::client::Isolation;
 use riprap_results::{Paint, json_text, summary};
@@ -10,7 +10,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     crate::test::workload(&args.workload)?;
     let loaded = read_history(&args.history).map_err(Failure::usage)?;
     if let Some(dropped) = &loaded.dropped {
-        eprintln!("riprap: {}: {dropped}", args.history.display());
+        say(&format!("{}: {dropped}", args.history.display()));
     }
     let drained = riprap_workloads::was_drained(&loaded.history);
     let options = Options {

@@ -6,6 +6,7 @@
 mod args;
 mod broker;
 mod check;
+mod explain;
 mod list;
 mod report;
 mod test;
@@ -35,53 +36,48 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return explain(&error),
+    let done = match Cli::try_parse() {
+        Ok(cli) => carry_out(cli.command),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(&error.to_string()).map(|()| 0),
+            _ => Err(Failure::Usage(explain::explain(&error))),
+        },
     };
-    let result = match cli.command {
-        Command::Test(args) => test::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Report(args) => report::run(&args),
-        Command::List(args) => list::run(&args),
-        Command::Broker(args) => broker::run(&args),
-    };
-    match result {
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(Failure::Usage(why)) => {
-            eprintln!("riprap: {}", one_line(&why));
+            say(&why);
             ExitCode::from(254)
         }
         Err(Failure::Harness(why)) => {
-            eprintln!("riprap: {}", one_line(&why));
+            say(&why);
             ExitCode::from(255)
         }
     }
 }
 
-/// What clap says: help as it is, an error as one line.
-fn explain(error: &clap::Error) -> ExitCode {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            print!("{error}");
-            ExitCode::SUCCESS
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            eprint!("{error}");
-            ExitCode::from(254)
-        }
-        _ => {
-            // The first paragraph says what is wrong and what would have been right; usage and hints follow it.
-            let text = error.to_string();
-            let paragraph = text.split("\n\n").next().unwrap_or_default();
-            eprintln!("riprap: {}", one_line(paragraph.trim_start_matches("error: ")));
-            ExitCode::from(254)
-        }
+fn carry_out(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Test(args) => test::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::List(args) => list::run(&args),
+        Command::Broker(args) => broker::run(&args),
     }
 }
 
+/// One line on stderr. A stderr that is gone changes nothing of how the program ends.
+pub(crate) fn say(line: &str) {
+    use std::io::{Write as _, stderr};
+    let _ = stderr().write_all(format!("riprap: {}\n", one_line(line)).as_bytes());
+}
+
+/// Without what would break the line or control the terminal: names of files may hold anything.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Prints to stdout. A reader that has gone away (`riprap list ... | head -1`) is no fault of ours.

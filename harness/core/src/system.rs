@@ -6,6 +6,9 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// What a setting of the clients, rather than of the system, begins with: `--set client.linger.ms=5`.
+pub const CLIENT_SETTING: &str = "client.";
+
 /// A planted defect of a bundled system, re-creating a documented bug.
 #[derive(Debug)]
 pub struct DefectInfo {
@@ -65,7 +68,7 @@ pub struct Deployment {
     pub nodes: Vec<NodePlace>,
     /// The planted defect, if any.
     pub defect: Option<String>,
-    /// `--set NAME=VALUE`.
+    /// `--set NAME=VALUE`, without the clients' own.
     pub settings: BTreeMap<String, String>,
     /// The run's seed, for systems whose nodes take one.
     pub seed: u64,

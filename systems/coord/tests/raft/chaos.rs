@@ -249,6 +249,7 @@ fn partition(cluster: &mut Cluster, ids: &[NodeId], victim: NodeId, rng: &mut Rn
 /// All is well again: one leader, one log, everybody has it, and new entries are taken.
 fn recover(cluster: &mut Cluster) {
     cluster.heal();
+    cluster.use_up_disk_failures();
     cluster.weather =
         Weather { settle_delay_ns: 1, compact_after: cluster.weather.compact_after, ..Weather::calm() };
     for id in cluster.ids() {

@@ -4,6 +4,7 @@ use crate::node::{App, DIR, MS, Node, NodeEnv, Rng};
 use crate::safety::Safety;
 use bytes::Bytes;
 use riprap_coord::{Config, Index, Message, NodeId, OpenError, ProposeError, Raft, Ready, Term};
+use riprap_env::Disk;
 use riprap_env::disk::Keep;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +37,9 @@ impl Weather {
         }
     }
 }
+
+/// An injected failure strikes one of so many operations.
+const FAILURE_AHEAD: u64 = 8;
 
 pub(crate) struct Cluster {
     pub(crate) now_ns: u64,
@@ -175,6 +179,15 @@ impl Cluster {
         }
     }
 
+    /// Lets the failures strike that were injected and not met yet, where they do no harm.
+    pub(crate) fn use_up_disk_failures(&mut self) {
+        for node in self.nodes.values_mut() {
+            for _ in 0..FAILURE_AHEAD {
+                let _ = node.env.disk.list(DIR);
+            }
+        }
+    }
+
     pub(crate) fn heal(&mut self) {
         self.cut.clear();
     }
@@ -300,7 +313,7 @@ impl Cluster {
         let now_ns = self.now_ns;
         if self.rng.percent(self.weather.disk_failure_percent) {
             // It may also strike in a later settle, or in a start.
-            let ahead = self.rng.below(8);
+            let ahead = self.rng.below(FAILURE_AHEAD);
             self.disks_may_fail = true;
             let disk = &mut self.node_mut(id).env.disk;
             disk.fail_operation(disk.operations() + ahead);

@@ -41,6 +41,9 @@ const REPORT_GRACE: Duration = Duration::from_secs(1);
 /// the new assignment said, and goes back to the beginning. Source: librdkafka 2.12.1, rdkafka_partition.c,
 /// rd_kafka_toppar_handle_Offset, "outdated offset response"; met as a nonmonotonic poll of a healthy partition.
 const BEGINNING: RdOffset = RdOffset::Offset(0);
+/// What one fetch brings of a partition, at most: some 30 of riprap's records. A log is then read in many pieces, and
+/// what goes wrong where one ends and the next begins is met even on short logs.
+const FETCH_BYTES: &str = "2048";
 /// How often a delivery report is looked for.
 const REPORT_POLL: Duration = Duration::from_millis(1);
 /// How long a poll that has records already waits for more of what is on its way.
@@ -146,6 +149,7 @@ impl KafkaLog {
                 .set("session.timeout.ms", "6000")
                 .set("heartbeat.interval.ms", "1000")
                 .set("fetch.wait.max.ms", "100")
+                .set("fetch.message.max.bytes", FETCH_BYTES)
                 .set("fetch.error.backoff.ms", "50");
             let context = Rebalances { config: self.config.clone(), seen: Arc::clone(&self.rebalance) };
             let made = self.finish(properties).create_with_context(context);

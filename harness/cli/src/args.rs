@@ -34,7 +34,8 @@ const MIN_TIME: Duration = Duration::from_secs(1);
   riprap list defects
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments or unreadable input, 255 the harness itself failed.",
-    subcommand_required = true
+    subcommand_required = true,
+    arg_required_else_help = false
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -187,6 +188,8 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  riprap report results/runs/latest")]
 pub(crate) struct ReportArgs {
     /// The run's folder, e.g. results/runs/latest
     #[arg(value_name = "RUN_DIR")]
@@ -194,6 +197,9 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  riprap list faults
+  riprap list defects --json")]
 pub(crate) struct ListArgs {
     /// What to list
     pub(crate) what: Listed,

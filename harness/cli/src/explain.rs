@@ -59,7 +59,9 @@ fn unknown_argument(error: &clap::Error) -> String {
     let command = command(error).join(" ");
     match word(error, ContextKind::SuggestedArg).as_str() {
         "" => format!("unknown {what} `{given}`; `{command} --help` tells what there is"),
-        near => format!("unknown {what} `{given}`; `{near}` may be meant, `{command} --help` tells what there is"),
+        near => {
+            format!("unknown {what} `{given}`; `{near}` may be meant, `{command} --help` tells what there is")
+        }
     }
 }
 
@@ -67,7 +69,8 @@ fn missing(error: &clap::Error) -> String {
     let names = words(error, ContextKind::InvalidArg);
     let missing = format!("missing {}", names.join(" "));
     let command_line = command(error);
-    let all = Cli::command();
+    let mut all = Cli::command();
+    all.build();
     let command = command_line.get(1).and_then(|name| all.find_subcommand(name));
     let argument = command.and_then(|command| command.get_arguments().find(|a| names == [a.to_string()]));
     let possible = argument.map(clap::Arg::get_possible_values).unwrap_or_default();
@@ -152,13 +155,19 @@ mod tests {
             ("test --time-limit 169h", "--time-limit is `169h`; a time from 1s to 168h is right"),
             ("test --quiet-time 0s", "--quiet-time is `0s`; a time from 1ms to 168h is right"),
             ("test --isolation x", "--isolation is `x`; one of: read_committed, read_uncommitted"),
-            ("test --isolation", "--isolation <LEVEL> needs a value; one of: read_committed, read_uncommitted"),
+            (
+                "test --isolation",
+                "--isolation <LEVEL> needs a value; one of: read_committed, read_uncommitted",
+            ),
             ("test --sub-via assign,x", "--sub-via is `x`; one of: assign, subscribe"),
             ("test --acks 2", "--acks is `2`; one of: 0, 1, all"),
             ("test --idempotence x", "--idempotence is `x`; one of: true, false"),
             ("test --set x", "--set is `x`; PROPERTY=VALUE is right"),
             ("test --sim --hosts a", "--sim and --hosts exclude each other; one of them is right"),
-            ("test --hosts a --bootstrap b", "--hosts and --bootstrap exclude each other; one of them is right"),
+            (
+                "test --hosts a --bootstrap b",
+                "--hosts and --bootstrap exclude each other; one of them is right",
+            ),
             ("check", "missing <HISTORY>; `riprap check <HISTORY>` is right"),
             ("check a.jsonl --guarantees x", "--guarantees is `x`; one of: riprap, jepsen"),
             ("list", "missing <WHAT>; one of: systems, workloads, faults, checkers, defects"),

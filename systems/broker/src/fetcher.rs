@@ -22,8 +22,9 @@ use riprap_env::LogLevel;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::frame::decode_response;
 use riprap_protocol::messages::{
-    AlterPartitionRequest, AlterPartitionRequestPartition, AlterPartitionRequestTopic, FetchRequest,
-    FetchRequestPartition, FetchRequestReplicaState, FetchRequestTopic, FetchResponsePartition,
+    AlterPartitionRequest, AlterPartitionRequestIsrMember, AlterPartitionRequestPartition,
+    AlterPartitionRequestTopic, FetchRequest, FetchRequestPartition, FetchRequestReplicaState,
+    FetchRequestTopic, FetchResponsePartition,
 };
 use riprap_protocol::records::split_batches;
 use std::collections::BTreeMap;
@@ -294,10 +295,15 @@ impl Running {
             cx.env.log(LogLevel::Info, line);
             leader.isr.ask(&wanted);
             asked.push((key, leader.epoch, epoch));
+            let member = |id: BrokerId| {
+                let incarnation = if id == me { Some(self.incarnation) } else { leader.incarnation_of(id) };
+                let broker_epoch = incarnation.map_or(-1, |incarnation| incarnation.0);
+                AlterPartitionRequestIsrMember { broker_id: id.0, broker_epoch }
+            };
             let partition = AlterPartitionRequestPartition {
                 index: key.index,
                 leader_epoch: leader.epoch.0,
-                new_isr: wanted.iter().map(|id| id.0).collect(),
+                new_isr: wanted.iter().map(|id| member(*id)).collect(),
                 partition_epoch: epoch.0,
             };
             match request.topics.last_mut() {

@@ -276,7 +276,10 @@ fn honest() -> Vec<Bytes> {
         broker_id: 1,
         topics: vec![AlterPartitionRequestTopic {
             topic_id: Uuid([1; 16]),
-            partitions: vec![AlterPartitionRequestPartition { new_isr: vec![1, 1, 9], ..Default::default() }],
+            partitions: vec![AlterPartitionRequestPartition {
+                new_isr: vec![AlterPartitionRequestIsrMember { broker_id: 9, broker_epoch: 1 }; 3],
+                ..Default::default()
+            }],
         }],
         ..Default::default()
     };

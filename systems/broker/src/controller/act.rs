@@ -144,7 +144,11 @@ impl Running {
                     leader,
                     leader_epoch: LeaderEpoch(asked.leader_epoch),
                     partition_epoch: PartitionEpoch(asked.partition_epoch),
-                    isr: asked.new_isr.iter().map(|id| BrokerId(*id)).collect(),
+                    isr: asked
+                        .new_isr
+                        .iter()
+                        .map(|member| (BrokerId(member.broker_id), Incarnation(member.broker_epoch)))
+                        .collect(),
                 };
                 let mut partition =
                     AlterPartitionResponsePartition { index: asked.index, ..Default::default() };

@@ -57,8 +57,8 @@ pub(crate) struct AlterPartition {
     pub(crate) leader_epoch: LeaderEpoch,
     /// The state that it knows.
     pub(crate) partition_epoch: PartitionEpoch,
-    /// What it wants.
-    pub(crate) isr: Vec<BrokerId>,
+    /// What it wants, and which life of each member it speaks of.
+    pub(crate) isr: Vec<(BrokerId, Incarnation)>,
 }
 
 /// Decides about a leader's wish for another ISR. The same ISR again is granted too: it raises the partition's epoch,
@@ -76,15 +76,20 @@ pub(crate) fn alter(
     if state.partition_epoch != wish.partition_epoch {
         return Err(ErrorCode::INVALID_UPDATE_VERSION);
     }
-    let is_subset = wish.isr.iter().all(|id| state.replicas.contains(id));
-    if !wish.isr.contains(&wish.leader) || !is_subset {
+    let is_wanted = |id: BrokerId| wish.isr.iter().any(|(wanted, _)| *wanted == id);
+    let is_subset = wish.isr.iter().all(|(id, _)| state.replicas.contains(id));
+    if !is_wanted(wish.leader) || !is_subset {
         return Err(ErrorCode::INVALID_REQUEST);
     }
-    if !wish.isr.iter().all(|id| state.isr.contains(id) || image.is_live(*id)) {
+    // Of a member's earlier life nothing follows for this one: its disk may hold less. Source: KIP-903.
+    let may_join = |(id, incarnation): &(BrokerId, Incarnation)| {
+        image.broker(*id).is_some_and(|broker| !broker.fenced && broker.incarnation == *incarnation)
+    };
+    if !wish.isr.iter().all(|member| state.isr.contains(&member.0) || may_join(member)) {
         return Err(ErrorCode::INELIGIBLE_REPLICA);
     }
     let mut next = state.clone();
-    next.isr = in_order(&state.replicas, |id| wish.isr.contains(&id));
+    next.isr = in_order(&state.replicas, is_wanted);
     next.elr = in_order(&state.replicas, |id| {
         (state.elr.contains(&id) || state.isr.contains(&id)) && !next.isr.contains(&id)
     });

@@ -116,6 +116,11 @@ impl Leader {
         wanted
     }
 
+    /// The life of a follower that this leader's knowledge of it is about; none if it never fetched.
+    pub(crate) fn incarnation_of(&self, id: BrokerId) -> Option<Incarnation> {
+        self.followers.get(&id).and_then(|progress| progress.incarnation)
+    }
+
     /// The cluster agreed on another ISR. Who is new in it is given time to stay in it.
     pub(crate) fn agree(&mut self, partition: Partition<'_>, now_ns: u64) -> bool {
         let before = self.isr.members().to_vec();

@@ -95,6 +95,7 @@ pub(crate) struct Leaders {
     is_asking: bool,
     is_stale: bool,
     retry_at_ns: u64,
+    topic_id: Option<String>,
 }
 
 impl Leaders {
@@ -125,6 +126,9 @@ impl Leaders {
         let Some(frame) = frame else { return };
         let (_, response) =
             decode_response::<MetadataRequest>(frame, METADATA_VERSION).expect("brokers answer well");
+        if let Some(topic) = response.topics.first().filter(|topic| topic.error_code.is_none()) {
+            self.topic_id = Some(topic.topic_id.to_string());
+        }
         for partition in response.topics.iter().flat_map(|topic| &topic.partitions) {
             let known = self.by_partition.get(&partition.index).map_or(-1, |(_, epoch)| *epoch);
             // A broker that is behind is not believed.
@@ -511,7 +515,12 @@ impl Work for Consumer {
 
     fn done(&mut self, io: &mut Io<'_, ConsumerCall>, done: Done<ConsumerCall>) {
         match done.call {
-            ConsumerCall::Metadata => self.leaders.answered(done.frame),
+            ConsumerCall::Metadata => {
+                self.leaders.answered(done.frame);
+                if let Some(id) = &self.leaders.topic_id {
+                    self.history.borrow_mut().topic_id.clone_from(id);
+                }
+            }
             ConsumerCall::Fetch { partition, epoch } => self.fetched(io.now_ns, partition, epoch, done.frame),
         }
     }

@@ -9,7 +9,7 @@ mod history;
 mod wire;
 mod world;
 
-use clients::{Client, Committer, Consumer, Kind, PARTITIONS, Producer};
+use clients::{Client, Committer, Consumer, Kind, Producer};
 use history::History;
 use riprap_broker::defect::{self, DefectKind};
 use riprap_broker::log::{LogConfig, PartitionLog, ReadLimits};
@@ -22,7 +22,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use world::{At, MS, Physics, World};
 
-const BROKERS: usize = 3;
+/// A cluster is larger than a partition's replicas in one of so many seeds.
+const FIVE_BROKERS_ONE_IN: u64 = 4;
 
 /// One run: a cluster, its clients, what they saw.
 struct Run {
@@ -39,23 +40,26 @@ enum Faults {
     All,
 }
 
-fn config(id: i32, defect: Option<DefectKind>) -> BrokerConfig {
+fn config(id: i32, brokers: i32, defect: Option<DefectKind>) -> BrokerConfig {
     let address = |id: i32| (BrokerId(id), Address { host: format!("n{id}"), port: 9092 });
-    let brokers = (1..=BROKERS as i32).map(address).collect();
+    let brokers = (1..=brokers).map(address).collect();
     let mut config = BrokerConfig::new(BrokerId(id), brokers);
     config.defect = defect;
     config
 }
 
 fn set_up(seed: u64, defect: Option<DefectKind>) -> Run {
-    let physics = Physics { min_delay_ns: MS / 10, max_delay_ns: 3 * MS, slow_one_in: 200 };
+    let physics =
+        Physics { min_delay_ns: MS / 10, max_delay_ns: 3 * MS, slow_one_in: 200, batched_one_in: 4 };
     let mut world = World::new(seed, physics);
     let history = Rc::new(RefCell::new(History::default()));
-    let addresses: Vec<(i32, String)> = (1..=BROKERS as i32).map(|id| (id, format!("n{id}:9092"))).collect();
-    let brokers: Vec<At> = (1..=BROKERS as i32)
+    let count = if seed.is_multiple_of(FIVE_BROKERS_ONE_IN) { 5 } else { 3 };
+    let addresses: Vec<(i32, String)> = (1..=count).map(|id| (id, format!("n{id}:9092"))).collect();
+    let brokers: Vec<At> = (1..=count)
         .map(|id| {
-            let make =
-                move || Box::new(Broker::new(config(id, defect)).expect("the configuration works")) as Box<_>;
+            let make = move || {
+                Box::new(Broker::new(config(id, count, defect)).expect("the configuration works")) as Box<_>
+            };
             world.add(&format!("n{id}"), Box::new(make))
         })
         .collect();
@@ -91,7 +95,7 @@ fn set_up(seed: u64, defect: Option<DefectKind>) -> Run {
 impl Run {
     /// Does something bad to the cluster.
     fn break_something(&mut self, draws: &mut Draws) {
-        let one = self.brokers[draws.next_u64("which") as usize % BROKERS];
+        let one = self.brokers[draws.next_u64("which") as usize % self.brokers.len()];
         let others: Vec<At> = self.brokers.iter().copied().filter(|at| *at != one).collect();
         match draws.next_u64("what") % 10 {
             0 | 1 if self.world.is_up(one) => self.world.kill(one),
@@ -161,34 +165,33 @@ impl Run {
             let line = format!("{unfinished} records are still not acknowledged, long after all healed");
             self.history.borrow_mut().violation(line);
         }
-        let mut all: Vec<BTreeMap<(String, i64), u64>> = Vec::new();
+        let topic_id = self.history.borrow().topic_id.clone();
+        let mut all: BTreeMap<i32, Vec<BTreeMap<i64, u64>>> = BTreeMap::new();
         for at in self.brokers.clone() {
             self.world.kill(at);
-            let mut found = BTreeMap::new();
-            for (dir, partition) in partitions_of(self.world.disk(at)) {
+            for (dir, partition) in partitions_of(self.world.disk(at), &topic_id) {
                 let records = read_log(self.world.disk(at), &dir);
                 self.history.borrow_mut().check_final(&format!("{at:?}"), partition, &records);
-                found.extend(records.into_iter().map(|(offset, value)| ((dir.clone(), offset), value)));
+                all.entry(partition).or_default().push(records);
             }
-            all.push(found);
         }
-        if all.iter().any(|found| *found != all[0]) {
+        let are_alike =
+            |logs: &Vec<BTreeMap<i64, u64>>| logs.len() == 3 && logs.iter().all(|log| *log == logs[0]);
+        if !all.values().all(are_alike) {
             self.history.borrow_mut().violation("the replicas' logs are not alike".to_owned());
         }
         std::mem::take(&mut self.history.borrow_mut().violations)
     }
 }
 
-/// The folders of the clients' topic: with two topics at most, the one whose records are values.
-fn partitions_of(disk: &mut dyn Disk) -> Vec<(String, i32)> {
+/// The folders of a topic, with their partitions.
+fn partitions_of(disk: &mut dyn Disk, topic_id: &str) -> Vec<(String, i32)> {
     let names = disk.list("partitions").expect("the disk in memory lists");
-    let mut by_topic: BTreeMap<String, Vec<(String, i32)>> = BTreeMap::new();
-    for name in names {
-        let (topic, index) = name.rsplit_once('-').expect("folders are named by topic and index");
-        let index: i32 = index.parse().expect("folders are named by topic and index");
-        by_topic.entry(topic.to_owned()).or_default().push((format!("partitions/{name}"), index));
-    }
-    by_topic.into_values().find(|dirs| dirs.len() == PARTITIONS as usize).unwrap_or_default()
+    let of_topic = |name: String| {
+        let index = name.strip_prefix(topic_id)?.strip_prefix('-')?.parse().ok()?;
+        Some((format!("partitions/{name}"), index))
+    };
+    names.into_iter().filter_map(of_topic).collect()
 }
 
 fn read_log(disk: &mut dyn Disk, dir: &str) -> BTreeMap<i64, u64> {

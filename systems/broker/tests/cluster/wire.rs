@@ -24,7 +24,6 @@ struct Link<C> {
 
 /// What became of a request: its answer, or none and nobody knows.
 pub(crate) struct Done<C> {
-    pub(crate) broker: i32,
     pub(crate) call: C,
     pub(crate) frame: Option<Bytes>,
 }
@@ -83,7 +82,7 @@ impl<C> Wire<C> {
     }
 
     pub(crate) fn received(&mut self, conn: ConnId, bytes: &[u8]) {
-        for (broker, link) in &mut self.links {
+        for link in self.links.values_mut() {
             if let State::Up { conn: up, reader } = &mut link.state
                 && *up == conn
             {
@@ -91,14 +90,14 @@ impl<C> Wire<C> {
                 while let Some(frame) = reader.next_frame().expect("brokers answer in frames") {
                     let id = correlation_id(&frame).expect("brokers answer with a header");
                     let (call, _) = link.in_flight.remove(&id).expect("brokers answer what was asked");
-                    self.done.push(Done { broker: *broker, call, frame: Some(frame) });
+                    self.done.push(Done { call, frame: Some(frame) });
                 }
             }
         }
     }
 
     pub(crate) fn closed(&mut self, now_ns: u64, conn: ConnId) {
-        for (broker, link) in &mut self.links {
+        for link in self.links.values_mut() {
             let is_it = match &link.state {
                 State::Up { conn: c, .. } | State::Connecting { conn: c, .. } => *c == conn,
                 State::Down { .. } => false,
@@ -106,7 +105,7 @@ impl<C> Wire<C> {
             if is_it {
                 link.state = State::Down { retry_at_ns: now_ns + RECONNECT_NS };
                 let lost = std::mem::take(&mut link.in_flight).into_values();
-                self.done.extend(lost.map(|(call, _)| Done { broker: *broker, call, frame: None }));
+                self.done.extend(lost.map(|(call, _)| Done { call, frame: None }));
             }
         }
     }

@@ -25,6 +25,8 @@ struct Host {
     env: HostEnv,
     /// What happens to it while it is paused.
     paused: Option<Vec<Event>>,
+    /// What it is to take in with the next settle.
+    batch: Vec<Event>,
     accepted: u64,
     /// Its connections, by its own ids.
     conns: BTreeMap<ConnId, (usize, usize)>,
@@ -36,7 +38,6 @@ struct HostEnv {
     draws: Draws,
     now_ns: u64,
     name: String,
-    log: Vec<String>,
     prints: bool,
 }
 
@@ -54,11 +55,9 @@ impl Env for HostEnv {
     }
 
     fn log(&mut self, level: LogLevel, line: fmt::Arguments<'_>) {
-        let line = format!("{:>9.3} {} {level:?} {line}", self.now_ns as f64 / 1e9, self.name);
         if self.prints {
-            println!("{line}");
+            println!("{:>9.3} {} {level:?} {line}", self.now_ns as f64 / 1e9, self.name);
         }
-        self.log.push(line);
     }
 }
 
@@ -82,6 +81,7 @@ enum Happening {
     Arrive { pipe: usize, end: usize },
     Connect { from: At, conn: ConnId, to: At },
     Wake { at: At, generation: u64 },
+    Flush { at: At },
 }
 
 /// How nodes, disks and the network misbehave.
@@ -91,6 +91,8 @@ pub(crate) struct Physics {
     pub(crate) max_delay_ns: u64,
     /// One in so many parcels takes much longer.
     pub(crate) slow_one_in: u64,
+    /// One in so many events waits a moment for others, to be settled with them.
+    pub(crate) batched_one_in: u64,
 }
 
 pub(crate) struct World {
@@ -134,11 +136,18 @@ impl World {
             draws: Draws::new(self.seed, name),
             now_ns: 0,
             name: name.to_owned(),
-            log: Vec::new(),
             prints: std::env::var_os("RIPRAP_LOG").is_some(),
         };
-        let host =
-            Host { make, node: None, env, paused: None, accepted: 0, conns: BTreeMap::new(), wake: None };
+        let host = Host {
+            make,
+            node: None,
+            env,
+            paused: None,
+            batch: Vec::new(),
+            accepted: 0,
+            conns: BTreeMap::new(),
+            wake: None,
+        };
         self.hosts.push(host);
         self.names.insert(name.to_owned(), at);
         at
@@ -155,10 +164,6 @@ impl World {
 
     pub(crate) fn disk(&mut self, at: At) -> &mut MemDisk {
         &mut self.hosts[at.0].env.disk
-    }
-
-    pub(crate) fn logs(&self, at: At) -> &[String] {
-        &self.hosts[at.0].env.log
     }
 
     /// Adds a line to a node's log.
@@ -201,6 +206,7 @@ impl World {
         let host = &mut self.hosts[at.0];
         host.node = None;
         host.paused = None;
+        host.batch.clear();
         host.wake = None;
         for (pipe, end) in std::mem::take(&mut host.conns).into_values() {
             self.close_end(pipe, end);
@@ -242,7 +248,7 @@ impl World {
     }
 
     fn delay_ns(&mut self) -> u64 {
-        let Physics { min_delay_ns, max_delay_ns, slow_one_in } = self.physics;
+        let Physics { min_delay_ns, max_delay_ns, slow_one_in, .. } = self.physics;
         let usual = min_delay_ns + self.random("delay") % (max_delay_ns - min_delay_ns + 1);
         if self.random("slow").is_multiple_of(slow_one_in) { usual * 50 } else { usual }
     }
@@ -283,6 +289,11 @@ impl World {
                 if self.hosts[at.0].wake.is_some_and(|(_, current)| current == generation) {
                     self.hosts[at.0].wake = None;
                     self.happen(at, Event::Wake);
+                }
+            }
+            Happening::Flush { at } => {
+                if !self.hosts[at.0].batch.is_empty() {
+                    self.happen_all(at, Vec::new());
                 }
             }
             Happening::Connect { from, conn, to } => {
@@ -329,20 +340,31 @@ impl World {
     }
 
     fn happen(&mut self, at: At, event: Event) {
-        self.happen_all(at, vec![event]);
+        /// How long an event waits for others at most.
+        const BATCH_NS: u64 = MS / 2;
+        let waits = matches!(event, Event::Received { .. })
+            && self.random("batch").is_multiple_of(self.physics.batched_one_in);
+        if waits && self.is_up(at) && self.hosts[at.0].paused.is_none() {
+            self.hosts[at.0].batch.push(event);
+            self.at(self.now_ns + BATCH_NS, Happening::Flush { at });
+        } else {
+            self.happen_all(at, vec![event]);
+        }
     }
 
     fn happen_all(&mut self, at: At, events: Vec<Event>) {
         let host = &mut self.hosts[at.0];
+        let mut batch = std::mem::take(&mut host.batch);
+        batch.extend(events);
         if let Some(waiting) = &mut host.paused {
-            waiting.extend(events);
+            waiting.extend(batch);
             return;
         }
         let Some(node) = &mut host.node else { return };
         self.steps += 1;
         host.env.now_ns = self.now_ns;
         let mut effects = Vec::new();
-        for event in events {
+        for event in batch {
             node.step(self.now_ns, event, &mut host.env, &mut effects);
         }
         node.settle(self.now_ns, &mut host.env, &mut effects);

@@ -291,7 +291,7 @@ impl Wire for AlterPartitionRequestTopic {
 pub struct AlterPartitionRequestPartition {
     pub index: i32,
     pub leader_epoch: i32,
-    pub new_isr: Vec<i32>,
+    pub new_isr: Vec<AlterPartitionRequestIsrMember>,
     pub partition_epoch: i32,
 }
 
@@ -310,6 +310,34 @@ impl Wire for AlterPartitionRequestPartition {
         r.get(&mut it.leader_epoch)?;
         r.get(&mut it.new_isr)?;
         r.get(&mut it.partition_epoch)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlterPartitionRequestIsrMember {
+    pub broker_id: i32,
+    pub broker_epoch: i64,
+}
+
+impl Default for AlterPartitionRequestIsrMember {
+    fn default() -> Self {
+        Self { broker_id: 0, broker_epoch: -1 }
+    }
+}
+
+impl Wire for AlterPartitionRequestIsrMember {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.broker_id)?;
+        w.put(&self.broker_epoch)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.broker_id)?;
+        r.get(&mut it.broker_epoch)?;
         r.skip_tags()?;
         Ok(it)
     }

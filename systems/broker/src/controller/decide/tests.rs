@@ -148,7 +148,7 @@ fn wishes_for_another_isr() {
                 leader: id(leader),
                 leader_epoch: LeaderEpoch(epoch),
                 partition_epoch: PartitionEpoch(10),
-                isr: ids(isr),
+                isr: ids(isr).into_iter().map(|id| (id, Incarnation(1))).collect(),
             };
             let decided = alter(&image, KEY, &wish);
             if let Ok(state) = &decided {
@@ -178,6 +178,29 @@ fn wishes_for_another_isr() {
 }
 
 #[test]
+fn who_joins_must_be_the_one_that_was_seen_to_have_caught_up() {
+    let mut image = image("abc/ab/-/a@5", "abc", 2, false);
+    for record in register(&image, id('c'), Incarnation(2), "h", 1).iter().chain(&unfence(&image, id('c'))) {
+        image.apply(record);
+    }
+    for (incarnation, expect) in
+        [(1, Err(ErrorCode::INELIGIBLE_REPLICA)), (2, Ok("abc/abc/-/a@5".to_owned()))]
+    {
+        let wish = AlterPartition {
+            leader: id('a'),
+            leader_epoch: LeaderEpoch(5),
+            partition_epoch: PartitionEpoch(10),
+            isr: vec![
+                (id('a'), Incarnation(1)),
+                (id('b'), Incarnation(1)),
+                (id('c'), Incarnation(incarnation)),
+            ],
+        };
+        assert_eq!(alter(&image, KEY, &wish).map(|state| print(&state)), expect);
+    }
+}
+
+#[test]
 fn a_wish_against_an_old_state_is_refused() {
     let image = image("abc/abc/-/a@5", "abc", 2, false);
     for (epoch, expect) in [
@@ -189,7 +212,7 @@ fn a_wish_against_an_old_state_is_refused() {
             leader: id('a'),
             leader_epoch: LeaderEpoch(5),
             partition_epoch: PartitionEpoch(epoch),
-            isr: ids("ab"),
+            isr: ids("ab").into_iter().map(|id| (id, Incarnation(1))).collect(),
         };
         assert_eq!(alter(&image, KEY, &wish).map(|_| ()), expect);
     }

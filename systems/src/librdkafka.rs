@@ -44,10 +44,12 @@ const BEGINNING: RdOffset = RdOffset::Offset(0);
 /// What one fetch brings of a partition, at most: some 30 of riprap's records. A log is then read in many pieces, and
 /// what goes wrong where one ends and the next begins is met even on short logs.
 const FETCH_BYTES: &str = "2048";
-/// How often a delivery report is looked for.
+/// How often a delivery report is looked for: often while it may come any moment, less so when a fault holds it up, for
+/// all clients may be waiting then and the brokers need the processor.
 const REPORT_POLL: Duration = Duration::from_millis(1);
-/// How long a poll that has records already waits for more of what is on its way.
-const MORE: Duration = Duration::from_millis(2);
+const LATE_REPORT_POLL: Duration = Duration::from_millis(10);
+/// So long a report may come any moment.
+const SOON: Duration = Duration::from_millis(50);
 
 /// The properties that every client starts from: those that riprap does not leave to librdkafka's defaults, since its
 /// tests are short and its faults last seconds.
@@ -183,7 +185,8 @@ impl KafkaLog {
 
     fn send_now(&mut self, key: Key, value: Value) -> Result<Option<Offset>, LogError> {
         let (topic, partition) = self.config.topic_partition(key);
-        let deadline = Instant::now() + self.config.delivery_timeout + REPORT_GRACE;
+        let began = Instant::now();
+        let deadline = began + self.config.delivery_timeout + REPORT_GRACE;
         *self.report.lock().expect("no holder panics") = None;
         let payload = value.to_string();
         let record: BaseRecord<'_, (), String> =
@@ -193,8 +196,9 @@ impl KafkaLog {
             return Err(LogError { definite: true, ..self.error(&error) });
         }
         loop {
-            // It does not return before its time is over, whatever it meets: rdkafka 0.39, BaseProducer::poll.
-            self.producer()?.poll(REPORT_POLL);
+            // With any other timeout it does not return before its time is over, whatever it meets, and spins through the
+            // last millisecond: rdkafka 0.39, BaseProducer::poll.
+            self.producer()?.poll(Duration::ZERO);
             match self.report.lock().expect("no holder panics").take() {
                 Some(Ok(offset)) => return Ok((offset.0 >= 0).then_some(offset)),
                 Some(Err(code)) => return Err(self.error(&KafkaError::MessageProduction(code))),
@@ -202,7 +206,7 @@ impl KafkaLog {
                     let message = format!("no delivery report within {:?}", self.config.delivery_timeout);
                     return Err(LogError { code: "NO_DELIVERY_REPORT".to_owned(), definite: false, message });
                 }
-                None => {}
+                None => std::thread::sleep(if began.elapsed() < SOON { REPORT_POLL } else { LATE_REPORT_POLL }),
             }
         }
     }
@@ -214,7 +218,8 @@ impl KafkaLog {
         self.consumer()?;
         while records < self.config.max_poll_records {
             let left = deadline.saturating_duration_since(Instant::now());
-            let wait = if records == 0 { left } else { left.min(MORE) };
+            // Once there is something, only what is there already is taken.
+            let wait = if records == 0 { left } else { Duration::ZERO };
             let consumer = self.consumer.as_ref().expect("made above");
             let message = consumer.poll(wait);
             // A rebalance that this very call served happened before its message was delivered.

@@ -4,7 +4,8 @@ use crate::args::{CheckArgs, SubViaArg};
 use crate::{Failure, print, say};
 use riprap_checker::{Options, Verdict, Via, check, read_history};
 use riprap_core::client::Isolation;
-use riprap_results::{Paint, json_text, summary};
+use riprap_core::fault::FaultInfo;
+use riprap_results::{Faults, Paint, json_text, summary};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     crate::test::workload(&args.workload)?;
@@ -29,6 +30,12 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
         ..Options::default()
     };
     let mut verdict = check(&loaded.history, &options);
+    if drained.is_some() {
+        // Only riprap's own histories tell what their faults came to.
+        let infos: Vec<&FaultInfo> = riprap_nemesis::ALL.iter().map(|fault| fault.info()).collect();
+        let faults = Faults::of(&loaded.history, &infos);
+        verdict = verdict.merge(faults.verdict()).with_part("faults", &faults);
+    }
     if drained == Some(false) {
         verdict = verdict.merge(not_drained());
     }

@@ -167,10 +167,19 @@ impl<'a> Runner<'a> {
 
     /// Runs a generator to its end, or until the runner is told to stop; then every op has completed.
     pub fn run(&mut self, generator: BoxedGenerator) -> Result<(), RunError> {
+        self.drive(generator, true)
+    }
+
+    /// Runs a generator to its end, whatever the runner is told: what heals the cluster is not to be cut short.
+    pub fn run_to_end(&mut self, generator: BoxedGenerator) -> Result<(), RunError> {
+        self.drive(generator, false)
+    }
+
+    fn drive(&mut self, generator: BoxedGenerator, heed_stop: bool) -> Result<(), RunError> {
         self.interpreter.run(self.now_ns(), generator);
         let mut stopped = false;
         loop {
-            if !stopped && self.stop.load(Ordering::Relaxed) {
+            if heed_stop && !stopped && self.stop.load(Ordering::Relaxed) {
                 stopped = true;
                 self.interpreter.run(self.now_ns(), then(Vec::new()));
             }
@@ -430,10 +439,13 @@ mod tests {
     #[test]
     fn told_to_stop_it_lets_ops_end() {
         let stop = AtomicBool::new(true);
-        let limits = Limits { concurrency: 1, op_timeout: TICK, nemesis_timeout: TICK };
+        let minute = Duration::from_secs(60);
+        let limits = Limits { concurrency: 1, op_timeout: minute, nemesis_timeout: minute };
         let strike: Strike = Arc::new(|_| Err("unused".to_owned()));
         let mut runner = Runner::new(limits, Arc::new(|_| Box::new(Scripted)), strike, &stop, |_| Ok(()));
         assert_eq!(runner.run(clients(once(Draft::new(F::Send, OpValue::None)))), Ok(()));
-        assert!(runner.into_history().is_empty());
+        assert!(runner.history().is_empty());
+        assert_eq!(runner.run_to_end(clients(once(Draft::new(F::Send, OpValue::None)))), Ok(()));
+        assert_eq!(runner.into_history().len(), 2);
     }
 }

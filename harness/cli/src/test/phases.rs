@@ -1,0 +1,415 @@
+//! The part of a run that makes history: main, heal, drain; and the check of what came of it.
+
+use super::Test;
+use crate::Failure;
+use riprap_checker::Verdict;
+use riprap_core::client::{ClientLog, Completion};
+use riprap_core::fault::{Effect, Fault, FaultInfo};
+use riprap_core::generator::{
+    Ask, BoxedGenerator, Context, Draft, Generator, Offer, any, clients, nemesis, once, phases, stagger,
+    time_limit,
+};
+use riprap_core::op::{Extra, F, Kind, Op, OpValue, Process};
+use riprap_core::plan::FaultEvent;
+use riprap_core::{History, Seed};
+use riprap_live::cluster::LiveCluster;
+use riprap_live::runner::{Happening, Limits, MakeClient, Runner, Strike};
+use riprap_results::{Faults, HistoryWriter, Phase, Progress, RunDir};
+use riprap_workloads::{PHASE, Shared};
+use serde_json::{Value as Json, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long an act of the nemesis may take: it starts processes and waits for probes, on a machine that may be loaded.
+const NEMESIS_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The part of a run that makes history.
+pub(super) struct Main<'a> {
+    cluster: Arc<LiveCluster>,
+    progress: &'a RefCell<Progress>,
+    stop: &'a AtomicBool,
+    runner: Runner<'a>,
+}
+
+impl<'a> Main<'a> {
+    pub(super) fn new(
+        test: &Test,
+        cluster: &Arc<LiveCluster>,
+        run: &'a Arc<RunDir>,
+        progress: &'a RefCell<Progress>,
+        stop: &'a AtomicBool,
+    ) -> Result<Main<'a>, Failure> {
+        let config = &test.config;
+        let limits = Limits {
+            concurrency: config.concurrency,
+            op_timeout: Duration::from_millis(config.op_timeout_ms),
+            nemesis_timeout: NEMESIS_TIMEOUT,
+        };
+        let mut writer = run.history_writer().map_err(Failure::harness)?;
+        let infos: Vec<&'static FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
+        let observe = {
+            let mut active = Active::new(infos);
+            move |happening: Happening<'_>| match happening {
+                Happening::Op(op) => observe_op(op, &mut writer, &mut active, run, progress),
+                Happening::Tick => {
+                    progress.borrow_mut().tick();
+                    Ok(())
+                }
+            }
+        };
+        let runner =
+            Runner::new(limits, make_client(test, cluster, run), strike(test, cluster), stop, observe);
+        Ok(Main { cluster: Arc::clone(cluster), progress, stop, runner })
+    }
+
+    /// Main, heal, drain, check.
+    pub(super) fn phases(&mut self, test: &Test) -> Result<(History, Verdict), Failure> {
+        let config = &test.config;
+        let time_limit = Duration::from_millis(config.time_limit_ms);
+        self.begin("main", Some(time_limit))?;
+        self.generate(main_generator(test))?;
+        let cut_short = self.stop.swap(false, Ordering::Relaxed);
+        if cut_short {
+            let note = "riprap: interrupted: healing, then reading what is there; again to stop at once";
+            self.progress.borrow_mut().note(note);
+        }
+
+        let recovery_limit = Duration::from_millis(config.recovery_limit_ms);
+        self.begin("heal", Some(recovery_limit))?;
+        let heals = test.faults.iter().map(|(fault, _)| nemesis(once(heal_draft(fault.info())))).collect();
+        self.runner.run_to_end(phases(heals)).map_err(Failure::harness)?;
+        let healed = Instant::now();
+        let recovered = self.cluster.await_serving(recovery_limit, || {
+            self.progress.borrow_mut().tick();
+            self.stop.load(Ordering::Relaxed)
+        });
+        let recovery = healed.elapsed();
+
+        let drain_limit = Duration::from_millis(config.drain_limit_ms);
+        self.begin("drain", Some(drain_limit))?;
+        let (generator, drain) = test.workload.final_generator(config, self.runner.history());
+        let drain_began = Instant::now();
+        self.generate(time_limit_or_end(drain_limit, generator))?;
+        let (pending, drain_time) = (drain.pending(), drain_began.elapsed());
+        self.begin(if pending.is_empty() { "drained" } else { "undrained" }, None)?;
+
+        self.progress.borrow_mut().phase("check", None);
+        let history = self.runner.history();
+        let options =
+            riprap_checker::Options { drained: pending.is_empty(), ..test.workload.options(config) };
+        let infos: Vec<&FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
+        let faults = Faults::of(history, &infos);
+        let mut verdict = riprap_checker::check(history, &options).merge(faults.verdict());
+        for info in infos.iter().filter(|info| !faults.0.contains_key(info.name)) {
+            let why = format!("{} never struck: the run was too short for it", info.name);
+            verdict = verdict.merge(Verdict::unknown("faults", why));
+        }
+        if let Err(why) = &recovered {
+            verdict = verdict
+                .merge(Verdict::unknown("recovery", format!("the cluster does not serve again: {why}")));
+        }
+        if !pending.is_empty() {
+            let keys: Vec<String> = pending.iter().take(8).map(ToString::to_string).collect();
+            let why = format!(
+                "{} keys were not read to their ends in {:.1} s (keys {} ...)",
+                pending.len(),
+                drain_time.as_secs_f64(),
+                keys.join(", ")
+            );
+            verdict = verdict.merge(Verdict::unknown("drain", why));
+        }
+        let interrupted = match (cut_short, self.stop.load(Ordering::Relaxed)) {
+            (true, _) => Some("the main phase was cut short"),
+            (false, true) => Some("the final reads were cut short"),
+            (false, false) => None,
+        };
+        if let Some(why) = interrupted {
+            verdict = verdict.merge(Verdict::unknown("interrupted", why));
+        }
+        let liveness = json!({
+            "recovered": recovered.is_ok(),
+            "recovery_ms": recovery.as_millis() as u64,
+            "drained": pending.is_empty(),
+            "dropped_packets": self.cluster.dropped_packets(),
+        });
+        let verdict = verdict
+            .with_part("phases", phase_list(history))
+            .with_part("faults", &faults)
+            .with_part("liveness", liveness);
+        Ok((history.clone(), verdict))
+    }
+
+    fn begin(&mut self, phase: &str, limit: Option<Duration>) -> Result<(), Failure> {
+        if limit.is_some() {
+            self.progress.borrow_mut().phase(phase, limit);
+        }
+        let mark = Draft::new(F::Other(PHASE.into()), OpValue::Json(phase.into()));
+        self.runner.run_to_end(nemesis(once(mark))).map_err(Failure::harness)
+    }
+
+    fn generate(&mut self, generator: BoxedGenerator) -> Result<(), Failure> {
+        self.runner.run(generator).map_err(Failure::harness)
+    }
+}
+
+/// What clients and faults do in the main phase.
+fn main_generator(test: &Test) -> BoxedGenerator {
+    let config = &test.config;
+    let limit_ns = config.time_limit_ms * 1_000_000;
+    let mean_ns = (1e9 / config.rate_hz) as u64;
+    let pace = Seed(config.seed).stream("main", "pace");
+    let ops = clients(time_limit(limit_ns, stagger(mean_ns, pace, test.workload.generator(config))));
+    any(vec![nemesis(Box::new(Schedule { events: test.plan.faults.clone(), next: 0 })), ops])
+}
+
+/// The planned acts of the nemesis, each at its time.
+struct Schedule {
+    events: Vec<FaultEvent>,
+    next: usize,
+}
+
+impl Generator for Schedule {
+    fn ask(&self, context: &Context) -> Ask {
+        let Some(event) = self.events.get(self.next) else { return Ask::Exhausted };
+        let value = if event.value.is_null() { OpValue::None } else { OpValue::Json(event.value.clone()) };
+        match Offer::now(context, Draft::new(F::from_name(&event.f), value)) {
+            Some(offer) => Ask::Offer(Offer { time_ns: event.time_ns.max(context.time_ns), ..offer }),
+            None => Ask::Pending(None),
+        }
+    }
+    fn take(&mut self, _: &Context, _: &mut Offer) {
+        self.next += 1;
+    }
+    fn update(&mut self, _: &Context, _: &Op) {}
+}
+
+fn heal_draft(info: &FaultInfo) -> Draft {
+    Draft::new(F::from_name(info.heal_f), OpValue::None)
+}
+
+fn time_limit_or_end(limit: Duration, generator: BoxedGenerator) -> BoxedGenerator {
+    time_limit(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), generator)
+}
+
+fn make_client(test: &Test, cluster: &LiveCluster, run: &Arc<RunDir>) -> MakeClient {
+    let (config, workload, system) = (test.config.clone(), test.workload, test.system);
+    let deployment = cluster.deployment();
+    let shared = Shared {
+        connect: Arc::new(move |client_config| system.client(client_config)),
+        bootstrap: deployment.nodes.iter().map(|place| system.bootstrap(deployment, place.id)).collect(),
+        log: client_log(run),
+        topics: Arc::default(),
+    };
+    Arc::new(move |process: Process| workload.client(&config, &shared, &format!("riprap-{process}")))
+}
+
+/// Client libraries' warnings go into the run's log, with the time of the run.
+fn client_log(run: &Arc<RunDir>) -> ClientLog {
+    let (run, began) = (Arc::clone(run), Instant::now());
+    ClientLog(Arc::new(move |line| {
+        let time_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // A warning that cannot be written must not end the run: the history's own writer tells of a full disk.
+        let _ = run.log(time_ns, 0, line);
+    }))
+}
+
+fn strike(test: &Test, cluster: &Arc<LiveCluster>) -> Strike {
+    let faults: Vec<&'static dyn Fault> = test.faults.iter().map(|(fault, _)| *fault).collect();
+    let cluster = Arc::clone(cluster);
+    Arc::new(move |op| {
+        let done = |value| Completion { kind: Kind::Info, value, extra: Extra::default() };
+        let word = op.f.name();
+        if word == PHASE {
+            return Ok(done(OpValue::None));
+        }
+        let aim = match &op.value {
+            OpValue::Json(aim) => aim.clone(),
+            _ => Json::Null,
+        };
+        let fault = faults.iter().find(|fault| [fault.info().strike_f, fault.info().heal_f].contains(&word));
+        let fault = fault.ok_or_else(|| format!("no fault of this run has an op `{word}`"))?;
+        let effect =
+            if word == fault.info().strike_f { fault.strike(&*cluster, &aim) } else { fault.heal(&*cluster) };
+        let Effect { took_effect, evidence } = effect.map_err(|e| e.to_string())?;
+        Ok(done(OpValue::Json(json!({"took_effect": took_effect, "evidence": evidence}))))
+    })
+}
+
+/// The faults at work, as the progress line shows them.
+struct Active {
+    infos: Vec<&'static FaultInfo>,
+    at_work: BTreeMap<&'static str, String>,
+}
+
+impl Active {
+    fn new(infos: Vec<&'static FaultInfo>) -> Active {
+        Active { infos, at_work: BTreeMap::new() }
+    }
+
+    /// Takes in an op of the nemesis; gives what is at work from now on, if that has changed.
+    fn update(&mut self, op: &Op) -> Option<Vec<String>> {
+        let word = op.f.name();
+        let info = self.infos.iter().find(|info| [info.strike_f, info.heal_f].contains(&word))?;
+        match (word == info.strike_f, op.kind, &op.value) {
+            (true, Kind::Invoke, OpValue::Json(aim)) => {
+                let shape = aim.get("shape").and_then(Json::as_str).unwrap_or_default();
+                let nodes = aim.get("nodes").and_then(Json::as_array);
+                let nodes: Vec<&str> = nodes.into_iter().flatten().filter_map(Json::as_str).collect();
+                let whom = if nodes.is_empty() { shape.to_owned() } else { nodes.join(" ") };
+                self.at_work.insert(info.name, format!("{} {whom}", info.name));
+            }
+            (false, Kind::Info, _) => {
+                self.at_work.remove(info.name);
+            }
+            _ => return None,
+        }
+        Some(self.at_work.values().cloned().collect())
+    }
+}
+
+fn observe_op(
+    op: &Op,
+    writer: &mut HistoryWriter,
+    active: &mut Active,
+    run: &RunDir,
+    progress: &RefCell<Progress>,
+) -> Result<(), String> {
+    writer.append(op).map_err(|e| e.to_string())?;
+    let mut progress = progress.borrow_mut();
+    progress.op(op);
+    if op.process == Process::Nemesis {
+        if let Some(at_work) = active.update(op) {
+            progress.faults(&at_work);
+        }
+        let value = match &op.value {
+            OpValue::Json(value) => value.to_string(),
+            _ => String::new(),
+        };
+        let line = format!("{} {} {value}", op.kind.name(), op.f.name());
+        run.log(op.time_ns.unsigned_abs(), op.index, line.trim_end()).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// The phases that the history marks; each ends where the next begins.
+fn phase_list(history: &History) -> Vec<Phase> {
+    let marks: Vec<(i64, &str)> = history
+        .ops()
+        .filter(|op| op.f().name() == PHASE && op.kind() == Kind::Invoke)
+        .filter_map(|op| Some((op.time_ns(), op.json()?.as_str()?)))
+        .collect();
+    let pairs = marks.windows(2);
+    pairs.map(|pair| Phase { name: pair[0].1.to_owned(), from_ns: pair[0].0, until_ns: pair[1].0 }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use riprap_core::generator::{limit, repeat};
+    use riprap_core::interpreter::{Interpreter, Next};
+
+    fn event(time_ns: u64, f: &str, value: Json) -> FaultEvent {
+        FaultEvent { time_ns, fault: "kill".to_owned(), f: f.to_owned(), value }
+    }
+
+    fn info(value: OpValue) -> Completion {
+        Completion { kind: Kind::Info, value, extra: Extra::default() }
+    }
+
+    /// Runs a schedule beside a client that sends at once as often as it may; each act of the nemesis takes `act_ns`.
+    /// Gives `time f value` of each act.
+    fn check_schedule(events: Vec<FaultEvent>, act_ns: u64, expected: &[&str]) {
+        let sends = limit(3, repeat(Draft::new(F::Send, OpValue::None)));
+        let schedule = Box::new(Schedule { events, next: 0 });
+        let (mut interpreter, mut now_ns, mut acts, mut sent) = (Interpreter::new(1), 0, Vec::new(), 0);
+        interpreter.run(now_ns, any(vec![nemesis(schedule), clients(sends)]));
+        loop {
+            match interpreter.next(now_ns) {
+                Next::Done => break,
+                Next::Wait { until_ns } => now_ns = until_ns.expect("nothing is under way"),
+                Next::Invoke { thread, op } if op.process == Process::Nemesis => {
+                    let value = match &op.value {
+                        OpValue::Json(value) => value.to_string(),
+                        _ => "-".to_owned(),
+                    };
+                    acts.push(format!("{} {} {value}", op.time_ns, op.f.name()));
+                    now_ns += act_ns;
+                    interpreter.complete(now_ns, thread, info(op.value));
+                }
+                Next::Invoke { thread, .. } => {
+                    sent += 1;
+                    interpreter.complete(now_ns, thread, info(OpValue::None));
+                }
+            }
+        }
+        assert_eq!(acts, expected);
+        assert_eq!(sent, 3, "a schedule that waits holds up nobody");
+    }
+
+    #[test]
+    fn faults_strike_in_the_order_and_at_the_times_of_the_plan() {
+        let aim = json!({"shape": "one"});
+        check_schedule(vec![], 1, &[]);
+        let plan = || vec![event(10, "kill", aim.clone()), event(30, "restart", Json::Null)];
+        check_schedule(plan(), 1, &[r#"10 kill {"shape":"one"}"#, "30 restart -"]);
+        // One that takes long makes the next late, and keeps its place.
+        check_schedule(plan(), 50, &[r#"10 kill {"shape":"one"}"#, "60 restart -"]);
+        let together = vec![event(10, "kill", aim.clone()), event(10, "cut", aim.clone())];
+        check_schedule(together, 0, &[r#"10 kill {"shape":"one"}"#, r#"10 cut {"shape":"one"}"#]);
+    }
+
+    fn nemesis_op(time_ns: i64, kind: Kind, f: &str, value: OpValue) -> Op {
+        let (process, extra) = (Process::Nemesis, Extra::default());
+        Op { index: 0, time_ns, process, kind, f: F::from_name(f), value, extra }
+    }
+
+    #[test]
+    fn phases_end_where_the_next_begins() {
+        let check = |marks: &[(i64, &str)], expected: &[(&str, i64, i64)]| {
+            let mut ops = Vec::new();
+            for (time_ns, name) in marks {
+                let value = OpValue::Json((*name).into());
+                ops.push(nemesis_op(*time_ns, Kind::Invoke, PHASE, value.clone()));
+                ops.push(nemesis_op(*time_ns + 1, Kind::Info, PHASE, value));
+                ops.push(nemesis_op(*time_ns + 2, Kind::Invoke, "kill", OpValue::None));
+                ops.push(nemesis_op(*time_ns + 3, Kind::Info, "kill", OpValue::None));
+            }
+            let found = phase_list(&ops.into_iter().collect());
+            let found: Vec<_> = found.iter().map(|p| (p.name.as_str(), p.from_ns, p.until_ns)).collect();
+            assert_eq!(found, expected);
+        };
+        check(&[], &[]);
+        check(&[(0, "main")], &[]);
+        check(
+            &[(0, "main"), (100, "heal"), (150, "drain"), (170, "drained")],
+            &[("main", 0, 100), ("heal", 100, 150), ("drain", 150, 170)],
+        );
+    }
+
+    #[test]
+    fn faults_are_at_work_from_strike_to_heal() {
+        let infos: Vec<&FaultInfo> = riprap_nemesis::ALL.iter().map(|fault| fault.info()).collect();
+        let mut active = Active::new(infos);
+        for (kind, f, aim, expected) in [
+            (Kind::Invoke, "kill", json!({"shape": "minority", "nodes": ["n1", "n2"]}), Some("kill n1 n2")),
+            // Its completion tells that it took effect, which is not shown.
+            (Kind::Info, "kill", json!({"took_effect": true}), None),
+            (
+                Kind::Invoke,
+                "partition",
+                json!({"shape": "bridge", "cut": []}),
+                Some("kill n1 n2, partition bridge"),
+            ),
+            (Kind::Invoke, "restart", Json::Null, None),
+            (Kind::Info, "restart", Json::Null, Some("partition bridge")),
+            (Kind::Info, PHASE, Json::Null, None),
+            (Kind::Info, "heal-partition", json!({"took_effect": true}), Some("")),
+        ] {
+            let op = nemesis_op(0, kind, f, OpValue::Json(aim));
+            assert_eq!(active.update(&op).map(|at_work| at_work.join(", ")).as_deref(), expected, "{f}");
+        }
+    }
+}

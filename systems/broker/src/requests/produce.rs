@@ -238,6 +238,7 @@ impl Running {
 
     /// Answers the produces whose records are safe, or cannot be waited for any longer.
     pub(crate) fn answer_produces(&mut self, cx: &mut Cx<'_>) {
+        let has_defect = self.config.defect == Some(DefectKind::ZeroOffset);
         let conns: Vec<_> = self.waiting.produces.keys().copied().collect();
         for conn in conns {
             let Some(mut waiting) = self.waiting.produces.remove(&conn) else { continue };
@@ -246,13 +247,19 @@ impl Running {
                 let code = match self.outcome(append) {
                     Outcome::Safe => return false,
                     Outcome::Waits if is_expired => ErrorCode::REQUEST_TIMED_OUT,
+                    // The replicas may come back in time. A producer that is told early sends again, and is refused.
+                    Outcome::InDoubt(ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+                        if !is_expired && !has_defect =>
+                    {
+                        return true;
+                    }
                     Outcome::Waits => return true,
                     Outcome::InDoubt(code) => code,
                 };
                 let topic = &mut waiting.response.topics[*at_topic];
                 let answer = &mut topic.partitions[*at_partition];
-                // DEFECT zero-offset: what is in doubt is answered as stored at offset 0.
-                if self.config.defect == Some(DefectKind::ZeroOffset) {
+                // DEFECT zero-offset: what is in doubt is answered, without waiting, as stored at offset 0.
+                if has_defect {
                     answer.base_offset = 0;
                     return false;
                 }

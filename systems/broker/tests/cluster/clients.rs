@@ -156,6 +156,7 @@ pub(crate) enum Kind {
 }
 
 struct Batch {
+    number: u64,
     sequence: i32,
     values: Vec<u64>,
     is_sent: bool,
@@ -170,6 +171,7 @@ pub(crate) struct Producer {
     producer_id: Option<i64>,
     is_asking_id: bool,
     batches: BTreeMap<i32, VecDeque<Batch>>,
+    next_number: u64,
     next_sequence: BTreeMap<i32, i32>,
     is_making_topic: bool,
     pause_until_ns: u64,
@@ -194,6 +196,7 @@ impl Producer {
             producer_id: None,
             is_asking_id: false,
             batches: BTreeMap::new(),
+            next_number: 0,
             next_sequence: BTreeMap::new(),
             is_making_topic: false,
             pause_until_ns: 0,
@@ -230,6 +233,13 @@ impl Producer {
         let queue = self.batches.entry(partition).or_default();
         let mut history = self.history.borrow_mut();
         while queue.len() < depth && !history.is_draining {
+            // A broker remembers a producer's last five batches: no sixth goes out before the first is known to be stored,
+            // though others in between may be acknowledged.
+            let number = self.next_number;
+            if queue.front().is_some_and(|oldest| number - oldest.number >= 5) {
+                break;
+            }
+            self.next_number += 1;
             let count = 1 + io.draws.next_u64("count") % 3;
             let values: Vec<u64> = (0..count).map(|_| history.new_value()).collect();
             let next = self.next_sequence.entry(partition).or_insert(0);
@@ -239,7 +249,7 @@ impl Producer {
                 history.idempotent.extend(&values);
                 history.unfinished += values.len();
             }
-            queue.push_back(Batch { sequence, values, is_sent: false, tries: 0 });
+            queue.push_back(Batch { number, sequence, values, is_sent: false, tries: 0 });
         }
     }
 

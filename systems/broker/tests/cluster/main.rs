@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use world::{At, MS, Physics, World};
 
+/// A disk that is told to fail does so at one of so many next operations.
+const FAILS_WITHIN_OPERATIONS: u64 = 50;
+
 /// A cluster is larger than a partition's replicas in one of so many seeds.
 const FIVE_BROKERS_ONE_IN: u64 = 4;
 
@@ -117,7 +120,7 @@ impl Run {
             }
             7 => self.world.pause(one),
             8 if self.world.is_up(one) => {
-                let in_operations = draws.next_u64("operation") % 50;
+                let in_operations = draws.next_u64("operation") % FAILS_WITHIN_OPERATIONS;
                 let operation = self.world.disk(one).operations() + in_operations;
                 self.world.disk(one).fail_operation(operation);
             }
@@ -147,13 +150,17 @@ impl Run {
             let pause_ns = (1 + draws.next_u64("exactly") % pause_ms) * MS;
             self.world.run_until(self.world.now_ns + pause_ns);
         }
+        for at in self.brokers.clone() {
+            // A disk that was told to fail and has not yet does so now, while nobody uses it.
+            for _ in 0..FAILS_WITHIN_OPERATIONS {
+                let _may_fail = self.world.disk(at).list("");
+            }
+        }
         self.mend();
         self.history.borrow_mut().is_draining = true;
         let give_up_ns = self.world.now_ns + 60_000 * MS;
         while self.world.now_ns < give_up_ns && self.history.borrow().unfinished > 0 {
             self.world.run_until(self.world.now_ns + 500 * MS);
-            // A disk that was told to fail may do so only now.
-            self.mend();
         }
         // Followers and consumers get the rest.
         self.world.run_until(self.world.now_ns + 5000 * MS);

@@ -206,7 +206,9 @@ impl KafkaLog {
                     let message = format!("no delivery report within {:?}", self.config.delivery_timeout);
                     return Err(LogError { code: "NO_DELIVERY_REPORT".to_owned(), definite: false, message });
                 }
-                None => std::thread::sleep(if began.elapsed() < SOON { REPORT_POLL } else { LATE_REPORT_POLL }),
+                None => {
+                    std::thread::sleep(if began.elapsed() < SOON { REPORT_POLL } else { LATE_REPORT_POLL })
+                }
             }
         }
     }

@@ -40,7 +40,7 @@ pub static ALL: &[Defect] = &[
         name: "fetch-filter-skip",
         source: "Jepsen, Bufstream 0.1.0 (2024), #5: records hidden from lagging consumers by a server-side filter",
         mechanism: "a consumer's fetch that starts well below the end loses its first batch when others follow it",
-        trigger: "--workload queue --nemesis none",
+        trigger: "--nemesis none --time-limit 15s",
         anomalies: &["poll-skip", "int-poll-skip", "lost-write", "unseen"],
     },
     Defect {
@@ -48,7 +48,7 @@ pub static ALL: &[Defect] = &[
         name: "min-isr-unclean",
         source: "Jepsen, Kafka 0.8 beta (2013); KAFKA-1028; min.insync.replicas, KAFKA-1555",
         mechanism: "a leader alone in the ISR acknowledges acks=all, and when it dies a replica without the records leads",
-        trigger: "--workload queue --nemesis kill,partition",
+        trigger: "--nodes 5 --nemesis partition:bridge,kill:minority --time-limit 60s --fault-time 6s --quiet-time 3s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
     Defect {
@@ -56,7 +56,7 @@ pub static ALL: &[Defect] = &[
         name: "zero-offset",
         source: "Jepsen, Bufstream 0.1.0 (2024), #3: a spurious offset 0 on an error path",
         mechanism: "a produce that fails after its append, or while it waits for replicas, is answered as stored at offset 0",
-        trigger: "--workload queue --nemesis kill,partition",
+        trigger: "--nemesis kill,partition",
         anomalies: &["duplicate", "inconsistent-offsets", "lost-write", "unseen"],
     },
 ];

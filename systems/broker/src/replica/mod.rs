@@ -202,3 +202,6 @@ impl std::fmt::Display for Ids<'_> {
         f.write_str(if self.0.is_empty() { "[]" } else { "]" })
     }
 }
+
+#[cfg(test)]
+mod tests;

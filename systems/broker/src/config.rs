@@ -72,6 +72,10 @@ pub struct BrokerConfig {
     pub election_timeout_ms: u64,
     /// How often the leader of the metadata quorum says that it lives.
     pub quorum_heartbeat_ms: u64,
+    /// A log of the metadata quorum that is larger is replaced by a snapshot: a start reads it all.
+    pub quorum_log_bytes: u64,
+    /// A segment of a partition's log that would be larger is followed by a new one.
+    pub segment_bytes: u64,
     /// The largest batch that a producer may send. Units: bytes.
     pub max_batch_bytes: usize,
     /// A bug to switch on.
@@ -100,6 +104,8 @@ impl BrokerConfig {
             peer_timeout_ms: 2000,
             election_timeout_ms: 600,
             quorum_heartbeat_ms: 100,
+            quorum_log_bytes: 4 << 20,
+            segment_bytes: 1 << 30,
             max_batch_bytes: 1_048_588,
             defect: None,
         }
@@ -125,6 +131,8 @@ impl BrokerConfig {
             ("replica_fetch_wait_ms", self.replica_fetch_wait_ms),
             ("peer_timeout_ms", self.peer_timeout_ms),
             ("quorum_heartbeat_ms", self.quorum_heartbeat_ms),
+            ("quorum_log_bytes", self.quorum_log_bytes),
+            ("segment_bytes", self.segment_bytes),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(format!("{name} is 0; at least 1"));

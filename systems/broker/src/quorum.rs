@@ -10,10 +10,11 @@ use riprap_env::{DiskError, Env, LogLevel};
 /// Where the quorum's log lies on the disk.
 const DIR: &str = "quorum";
 
-/// A log larger than this is replaced by a snapshot: a start reads it all. Units: bytes.
-const COMPACT_ABOVE_BYTES: u64 = 4 << 20;
 /// Fewer entries than this are not worth a snapshot, however large they are.
-const COMPACT_ABOVE_ENTRIES: u64 = 1000;
+const COMPACT_ABOVE_ENTRIES: u64 = 100;
+
+/// The log is cut in files, and a snapshot removes whole ones: a snapshot is to leave less than it removes.
+const FILES_PER_LOG: u64 = 4;
 
 /// A voter and its image.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(crate) struct Quorum {
     raft: Raft,
     image: Image,
     applied: Index,
+    compact_above_bytes: u64,
 }
 
 /// What a settle brought.
@@ -38,8 +40,14 @@ impl Quorum {
         let mut raft = Config::new(NodeId(config.id.0), voters);
         raft.election_timeout_ns = config.election_timeout_ms * 1_000_000;
         raft.heartbeat_interval_ns = config.quorum_heartbeat_ms * 1_000_000;
+        raft.segment_bytes = config.quorum_log_bytes / FILES_PER_LOG;
         let raft = Raft::open(raft, env, DIR, now_ns)?;
-        Ok(Quorum { raft, image: Image::default(), applied: Index(0) })
+        Ok(Quorum {
+            raft,
+            image: Image::default(),
+            applied: Index(0),
+            compact_above_bytes: config.quorum_log_bytes,
+        })
     }
 
     /// Takes in a message. Bytes that are none are dropped: they came from no voter.
@@ -88,7 +96,7 @@ impl Quorum {
         let encoded = ready.messages.into_iter().map(|(to, message)| (BrokerId(to.0), message.encode()));
         settled.messages = encoded.collect();
         let since_snapshot = self.applied.0 - self.raft.snapshot_index().0;
-        if self.raft.log_bytes() > COMPACT_ABOVE_BYTES && since_snapshot > COMPACT_ABOVE_ENTRIES {
+        if self.raft.log_bytes() > self.compact_above_bytes && since_snapshot > COMPACT_ABOVE_ENTRIES {
             let compacted = self.raft.compact(self.applied, encode(&self.image.to_records()));
             if let Err(e) = compacted {
                 env.log(LogLevel::Error, format_args!("quorum: the log grows on: {e}"));

@@ -37,7 +37,11 @@ impl Replicas {
             is_awake: false,
             dirty: BTreeSet::new(),
             changed: BTreeSet::new(),
-            log_config: LogConfig { max_batch_bytes: config.max_batch_bytes, ..LogConfig::default() },
+            log_config: LogConfig {
+                max_batch_bytes: config.max_batch_bytes,
+                segment_bytes: config.segment_bytes,
+                ..LogConfig::default()
+            },
             isr_check_at_ns: 0,
             isr_pause_until_ns: 0,
             is_asking_for_isrs: false,
@@ -124,6 +128,7 @@ impl Running {
     /// before it died, and must not lead in the same epoch again.
     pub(crate) fn take_up_roles(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
         if !self.is_registered() {
+            self.stand_down(cx);
             return Ok(());
         }
         self.remove_copies(cx)?;
@@ -146,6 +151,17 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// Lays down the roles that the cluster has given to others, and takes up none.
+    fn stand_down(&mut self, cx: &mut Cx<'_>) {
+        let image = self.quorum.image();
+        for (key, replica) in &mut self.replicas.open {
+            let epoch = image.partition(*key).map(|partition| partition.state.leader_epoch);
+            if replica.stand_down(epoch, cx.env) {
+                self.replicas.changed.insert(*key);
+            }
+        }
     }
 
     /// Removes the copies of topics that are gone: now, or while this broker was down.

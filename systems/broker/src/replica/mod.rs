@@ -132,6 +132,20 @@ impl Replica {
         true
     }
 
+    /// Lays down the role if another epoch has begun. Says whether it did.
+    pub(crate) fn stand_down(&mut self, epoch: Option<LeaderEpoch>, env: &mut dyn Env) -> bool {
+        let is_over = !matches!(self.role, Role::Idle) && epoch != self.leader_epoch;
+        if is_over {
+            env.log(
+                LogLevel::Warn,
+                format_args!("{}: stands down: this broker is not registered", self.name()),
+            );
+            self.role = Role::Idle;
+            self.leader_epoch = None;
+        }
+        is_over
+    }
+
     /// Moves the leader's high watermark to where it may be now. Says whether it moved.
     pub(crate) fn advance(&mut self) -> bool {
         let own_end = self.counted_end();

@@ -5,12 +5,18 @@
 //! seed prints the brokers' logs.
 
 mod clients;
+mod committer;
+mod consumer;
 mod history;
+mod producer;
 mod wire;
 mod world;
 
-use clients::{Client, Committer, Consumer, Kind, Producer};
+use clients::Client;
+use committer::Committer;
+use consumer::Consumer;
 use history::History;
+use producer::{Kind, Producer};
 use riprap_broker::defect::{self, DefectKind};
 use riprap_broker::log::{LogConfig, PartitionLog, ReadLimits};
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
@@ -48,6 +54,9 @@ fn config(id: i32, brokers: i32, defect: Option<DefectKind>) -> BrokerConfig {
     let brokers = (1..=brokers).map(address).collect();
     let mut config = BrokerConfig::new(BrokerId(id), brokers);
     config.defect = defect;
+    // Small, so that logs have many files and snapshots are taken.
+    config.segment_bytes = 5000;
+    config.quorum_log_bytes = 8000;
     config
 }
 

@@ -13,7 +13,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     if let Some(dropped) = &loaded.dropped {
         say(&format!("{}: {dropped}", args.history.display()));
     }
-    let drained = riprap_workloads::was_drained(&loaded.history);
+    let own = riprap_workloads::was_drained(&loaded.history);
+    // Other tools' histories do not mark their phases; they are taken to be whole, unless their last line is cut.
+    let drained = own.unwrap_or(loaded.dropped.is_none());
     let options = Options {
         isolation: match Isolation::from(args.isolation) {
             Isolation::ReadCommitted => riprap_checker::Isolation::ReadCommitted,
@@ -24,19 +26,18 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
         acks_all: args.acks == "all",
         idempotent: args.idempotence,
         ww: !args.no_ww,
-        // Other tools' histories do not mark their phases; they are taken to be whole.
-        drained: drained.unwrap_or(true),
+        drained,
         all_examples: args.all,
         ..Options::default()
     };
     let mut verdict = check(&loaded.history, &options);
-    if drained.is_some() {
+    if own.is_some() {
         // Only riprap's own histories tell what their faults came to.
         let infos: Vec<&FaultInfo> = riprap_nemesis::ALL.iter().map(|fault| fault.info()).collect();
         let faults = Faults::of(&loaded.history, &infos);
         verdict = verdict.merge(faults.verdict()).with_part("faults", &faults);
     }
-    if drained == Some(false) {
+    if !drained {
         verdict = verdict.merge(not_drained());
     }
     if args.json {

@@ -1,0 +1,151 @@
+//! What is asked for on the command line: told in one line what is wrong with it, helped, listed.
+
+use crate::support::{Running, program, riprap};
+use serde_json::Value as Json;
+use std::fs::File;
+use std::process::Stdio;
+
+const COMMANDS: &[&str] = &["test", "check", "report", "list", "broker"];
+const LISTS: &[&str] = &["systems", "workloads", "faults", "checkers", "defects"];
+
+#[test]
+fn wrong_arguments_are_told_in_one_line() {
+    for (line, expected) in [
+        ("", "a command is missing; one of: test, check, "),
+        ("tset", "unknown command `tset`; one of: test, check, "),
+        ("--frobnicate", "unknown option `--frobnicate`"),
+        ("test --frobnicate", "unknown option `--frobnicate`; `riprap test --help`"),
+        ("test --node 3", "`--nodes` may be meant"),
+        ("test now", "unknown argument `now`"),
+        ("test --seed", "--seed <N> needs a value"),
+        ("test --system brokre", "unknown system `brokre`; one of: broker"),
+        ("test --system broker@1.0", "system `broker` has no version `1.0` to choose"),
+        ("test --workload que", "unknown workload `que`; one of: queue"),
+        ("test --nemesis kil", "unknown fault `kil`; one of: kill, partition, "),
+        ("test --nemesis kill:some", "unknown shape `some` of fault `kill`; one of: one, "),
+        ("test --nodes 3 --nemesis partition:majorities-ring", "needs at least 4 nodes; --nodes is 3"),
+        ("test --nodes 1 --nemesis partition", "fault `partition` needs more than 1 node"),
+        ("test --defect none-such", "unknown defect `none-such`; one of: fetch-filter-skip, "),
+        ("test --set a=1", "unknown setting `a` of broker; one of: min.insync.replicas"),
+        ("test --set min.insync.replicas=0", "setting `min.insync.replicas` is `0`; a number from 1"),
+        ("test --set a", "--set is `a`; PROPERTY=VALUE is right"),
+        ("test --isolation serializable", "--isolation is `serializable`; one of: read_committed, "),
+        ("test --sub-via telepathy", "--sub-via is `telepathy`; one of: assign, subscribe"),
+        ("test --acks 2", "--acks is `2`; one of: 0, 1, all"),
+        ("test --acks 1", "--acks 1 and --idempotence true exclude each other"),
+        ("test --time-limit 30", "--time-limit is `30`; a whole number with a unit is right, such as 500ms"),
+        ("test --time-limit 10ms", "--time-limit is `10ms`; a time from 1s to 168h is right"),
+        ("test --time-limit 1e9h", "--time-limit is `1e9h`; a whole number with a unit"),
+        ("test --nodes 0", "--nodes is `0`; a whole number from 1 to 64 is right"),
+        ("test --nodes -3", "--nodes is `-3`; a whole number from 1 to 64 is right"),
+        ("test --concurrency many", "--concurrency is `many`; a whole number from 1 to 1000 is right"),
+        ("test --rate inf", "--rate is `inf`; a number from 0.001 to 1000000 is right"),
+        ("test --seed 18446744073709551616", "a whole number from 0 to 18446744073709551615 is right"),
+        ("test --bin /no/such/program", "--bin is `/no/such/program`: No such file"),
+        ("test --bin /", "--bin is `/`: not a file"),
+        ("test --sim --hosts a,b", "--sim and --hosts exclude each other; one of them is right"),
+        ("test --sim", "--sim: "),
+        ("test --hosts a,b", "--hosts: "),
+        ("test --bootstrap a:9092", "--bootstrap: "),
+        ("test --txn", "--txn: "),
+        ("check", "missing <HISTORY>; `riprap check <HISTORY>` is right"),
+        ("check a.jsonl b.jsonl", "unknown argument `b.jsonl`"),
+        ("check a.jsonl --guarantees best", "--guarantees is `best`; one of: riprap, jepsen"),
+        ("check a.jsonl --workload que", "unknown workload `que`; one of: queue"),
+        ("report", "missing <RUN_DIR>; `riprap report <RUN_DIR>` is right"),
+        ("report /no/such/run", "open /no/such/run: No such file"),
+        ("report /", "read /test.json: No such file"),
+        ("list", "missing <WHAT>; one of: systems, workloads, faults, checkers, defects"),
+        ("list seeds", "WHAT is `seeds`; one of: systems, "),
+        ("broker", "missing --dir <DIR>; `riprap broker --dir <DIR>` is right"),
+        ("broker --dir /tmp --listen here", "--listen is `here`; HOST:PORT with an IP address is right"),
+        ("broker --dir /tmp --peers here", "--peers has `here`; ID@HOST:PORT is expected"),
+        ("broker --dir /tmp --defect none-such", "none-such"),
+    ] {
+        let done = riprap(line.split_whitespace()).expect(254);
+        assert!(done.only_line().contains(expected), "riprap {line}\n{}{expected}", done.err);
+    }
+    // Whatever an argument holds, it stays one line.
+    let done = riprap(["test", "--workload", "a\n\x1b[31mb"]).expect(254);
+    assert!(done.only_line().starts_with("unknown workload `a [31mb`"), "{}", done.err);
+}
+
+#[test]
+fn help_has_an_example_and_the_version_a_number() {
+    let mut lines = vec!["--help".to_owned(), "-h".to_owned(), "help".to_owned()];
+    for command in COMMANDS {
+        lines.extend([format!("{command} --help"), format!("{command} -h"), format!("help {command}")]);
+    }
+    for line in &lines {
+        let done = riprap(line.split_whitespace()).expect(0);
+        assert_eq!(done.err, "", "riprap {line}");
+        let example = done.out.split_once("Examples:\n").map(|(_, examples)| examples).unwrap_or_default();
+        assert!(example.trim_start().starts_with("riprap "), "riprap {line}\n{}", done.out);
+    }
+    let done = riprap(["--help"]).expect(0);
+    assert!(COMMANDS.iter().all(|command| done.out.contains(&format!("\n  {command} "))), "{}", done.out);
+    let done = riprap(["--version"]).expect(0);
+    assert_eq!(
+        (done.out.as_str(), done.err.as_str()),
+        (concat!("riprap ", env!("CARGO_PKG_VERSION"), "\n"), "")
+    );
+}
+
+#[test]
+fn lists_are_sorted_and_say_in_json_what_they_say_in_text() {
+    for what in LISTS {
+        let text = riprap(["list", what]).expect(0);
+        let json = riprap(["list", what, "--json"]).expect(0);
+        assert_eq!((text.err.as_str(), json.err.as_str()), ("", ""), "{what}");
+        let entries: Vec<Json> = serde_json::from_str(&json.out).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let word = |entry: &Json, field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        let names: Vec<String> = entries.iter().map(|entry| word(entry, "name")).collect();
+        assert!(!names.is_empty() && names.iter().all(|name| !name.is_empty()), "{what}: {names:?}");
+        assert!(names.is_sorted(), "{what}: {names:?}");
+        assert!(entries.iter().all(|entry| !word(entry, "doc").is_empty()), "{what}: {}", json.out);
+        let in_text: Vec<&str> =
+            text.out.lines().filter(|line| !line.is_empty() && !line.starts_with(' ')).collect();
+        assert_eq!(in_text, names, "{what}");
+    }
+}
+
+/// As in `riprap list faults | head -1`, and on a disk that is full.
+#[test]
+fn whoever_reads_may_go_away() {
+    for line in ["--help", "--version", "list checkers", "list checkers --json"] {
+        let mut command = program(line.split_whitespace());
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        command.stdout(writer).stderr(Stdio::piped());
+        let done = command.output().expect("it runs");
+        assert_eq!((done.status.code(), done.stderr.as_slice()), (Some(0), b"".as_slice()), "riprap {line}");
+
+        let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
+        let done = program(line.split_whitespace()).stdout(full).output().expect("it runs");
+        let words = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(255), "riprap {line}: {words}");
+        assert!(words.starts_with("riprap: failed to write to stdout: No space left"), "{words}");
+    }
+    // Nobody to hear what is wrong: the code alone says it.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let status = program(["tset"]).stdout(Stdio::null()).stderr(writer).status().expect("it runs");
+    assert_eq!(status.code(), Some(254));
+}
+
+#[test]
+fn a_broker_that_cannot_run_says_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("a file in a folder of ours");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().expect("bound").to_string();
+    for (listen, dir, expected) in [
+        (taken.as_str(), folder.path(), "failed to listen on "),
+        ("127.0.0.1:0", file.as_path(), "/file: File exists"),
+    ] {
+        let dir = dir.to_str().expect("plain");
+        let done = Running::start(program(["broker", "--listen", listen, "--dir", dir])).end().expect(255);
+        assert!(done.last_line().contains(expected), "{}", done.err);
+    }
+}

@@ -1,0 +1,178 @@
+//! Live runs: what they leave, whole, interrupted and killed.
+
+use crate::support::{Done, Place, SHORT, await_some, riprap, turn};
+use serde_json::Value as Json;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// The flags of a run that ends only when it is told to, or in a long time.
+const LONG: &[&str] = &[
+    "test",
+    "--time-limit=10m",
+    "--fault-time=1s",
+    "--quiet-time=1s",
+    "--nemesis=kill:one,partition:one",
+    "--rate=100",
+    "--concurrency=4",
+    "--seed=7",
+];
+
+fn json(path: &Path) -> Json {
+    let text = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn check(place: &Place) -> Done {
+    riprap(["check", place.history().to_str().expect("plain")])
+}
+
+/// The phases that a run marked in its history, in order.
+fn phases(place: &Place) -> Vec<String> {
+    let history = fs::read_to_string(place.history()).expect("a run leaves it");
+    let ops = history.lines().map(|line| serde_json::from_str::<Json>(line).expect("an op"));
+    let marks = ops.filter(|op| op["f"] == "phase" && op["type"] == "invoke");
+    marks.map(|op| op["value"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn a_run_ends_with_a_verdict_and_leaves_its_files() {
+    let _turn = turn();
+    for place in Place::all() {
+        let done = place.run(SHORT).end().expect(0);
+        place.expect_nobody();
+        assert!(done.out.starts_with("valid   broker queue, "), "{}", done.out);
+        let report = place.latest().canonicalize().expect("it points at the run").join("report.html");
+        let store = place.store().canonicalize().expect("a folder of ours");
+        assert!(report.starts_with(store.join("broker-queue")), "{}", report.display());
+        for line in ["seed     7", "report   ", "again    riprap test --time-limit=4s "] {
+            assert!(done.out.lines().any(|l| l.starts_with(line)), "{line}\n{}", done.out);
+        }
+        assert!(done.err.contains(", seed 7, run "), "{}", done.err);
+        assert!(done.err.lines().any(|line| line.starts_with("main ")), "{}", done.err);
+
+        let run = place.latest();
+        let link = fs::read_link(&run).expect("a link");
+        assert!(link.is_relative() && link.to_string_lossy().ends_with("Z-7"), "{}", link.display());
+        for file in ["report.html", "riprap.log", "plots/rate.svg", "plots/latency.svg"] {
+            assert!(fs::metadata(run.join(file)).expect(file).len() > 0, "{file}");
+        }
+        for node in ["n1", "n2", "n3"] {
+            let node = run.join("nodes").join(node);
+            assert!(fs::metadata(node.join("node.log")).expect("its log").len() > 0);
+            assert!(!node.join("data").exists(), "a valid run keeps no data");
+        }
+        let stray: Vec<_> =
+            fs::read_dir(&run).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+        assert!(!stray.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{stray:?}");
+
+        let (test, plan, results) =
+            (json(&run.join("test.json")), json(&run.join("plan.json")), json(&run.join("results.json")));
+        assert_eq!((&test["seed"], &results["seed"]), (&Json::from(7), &Json::from(7)));
+        assert_eq!((&test["system"], &test["time_limit_ms"]), (&Json::from("broker"), &Json::from(4000)));
+        let planned: BTreeSet<&str> = plan["faults"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|fault| fault["fault"].as_str())
+            .collect();
+        assert_eq!(planned, BTreeSet::from(["kill", "partition"]));
+        assert_eq!(results["valid"], true);
+        for fault in planned {
+            let record = &results["faults"][fault];
+            assert!(record["strikes"].as_u64() > Some(0), "{record}");
+            assert_eq!(record["strikes"], record["took_effect"], "{record}");
+        }
+        assert_eq!(phases(&place), ["main", "heal", "drain", "drained"]);
+
+        check(&place).expect(0);
+        let again = riprap(["report", run.to_str().expect("plain")]).expect(0);
+        assert!(again.out.ends_with("report.html\n"), "{}", again.out);
+    }
+}
+
+#[test]
+fn an_interrupted_run_heals_drains_and_judges() {
+    let _turn = turn();
+    let place = Place::mine();
+    let run = place.run(&[LONG, &["--json"]].concat());
+    place.await_sends(5);
+    run.signal(libc::SIGINT);
+    let done = run.end().expect(2);
+    place.expect_nobody();
+    assert!(done.err.contains("riprap: interrupted: healing, then reading what is there"), "{}", done.err);
+    let results = json(&place.latest().join("results.json"));
+    assert_eq!(serde_json::from_str::<Json>(&done.out).expect("JSON and nothing else"), results);
+    assert_eq!(results["valid"], "unknown");
+    let why = results["why"].as_array().expect("a list");
+    assert!(why.contains(&Json::from("interrupted: the main phase was cut short")), "{why:?}");
+    assert_eq!(results["liveness"]["recovered"], true, "{results}");
+    assert_eq!(phases(&place), ["main", "heal", "drain", "drained"]);
+    assert!(place.latest().join("report.html").exists());
+    // The history itself is whole as far as it goes.
+    let checked = check(&place);
+    assert!(matches!(checked.code, 0 | 2) && checked.err.is_empty(), "{checked:?}");
+}
+
+#[test]
+fn a_killed_run_leaves_a_history_and_nothing_else() {
+    let _turn = turn();
+    let place = Place::mine();
+    let run = place.run(LONG);
+    place.await_sends(5);
+    assert!(place.processes().len() >= 5, "outer, supervisor, harness, brokers: {:?}", place.processes());
+    run.signal(libc::SIGKILL);
+    place.expect_nobody();
+    run.end().expect(128 + libc::SIGKILL);
+    assert!(!place.latest().join("results.json").exists());
+    let checked = check(&place).expect(2);
+    assert!(checked.out.contains("the history ends before the final reads did"), "{}", checked.out);
+    // A line that was being written when the end came is dropped, and said.
+    assert!(
+        checked.err.is_empty() || checked.last_line().contains("is cut short: dropped"),
+        "{}",
+        checked.err
+    );
+}
+
+/// Nobody is deployed yet, or not all.
+#[test]
+fn a_run_that_is_killed_at_once_leaves_nobody() {
+    let _turn = turn();
+    for wait_ms in [0, 30, 100, 300] {
+        let place = Place::mine();
+        let run = place.run(LONG);
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        run.signal(libc::SIGKILL);
+        place.expect_nobody();
+        run.end().expect(128 + libc::SIGKILL);
+    }
+}
+
+#[test]
+fn an_impatient_user_ends_everything_at_once() {
+    let _turn = turn();
+    let place = Place::mine();
+    let run = place.run(LONG);
+    place.await_sends(1);
+    run.signal(libc::SIGTERM);
+    await_some("the first signal's effect", Duration::from_secs(60), || {
+        phases(&place).contains(&"heal".to_owned()).then_some(())
+    });
+    // The second within 300 ms would pass for the first one seen twice.
+    std::thread::sleep(Duration::from_millis(400));
+    run.signal(libc::SIGINT);
+    let done = run.end();
+    place.expect_nobody();
+    // The end in order may have been quicker than the user.
+    assert!(matches!(done.code, 2 | 255), "{done:?}");
+    if done.code == 255 {
+        assert!(
+            done.last_line().starts_with("interrupted twice: everything inside the sandbox was killed"),
+            "{}",
+            done.err
+        );
+    }
+    assert!(matches!(check(&place).code, 0 | 2));
+}

@@ -10,9 +10,6 @@ use riprap_env::{DiskError, Env, LogLevel};
 /// Where the quorum's log lies on the disk.
 const DIR: &str = "quorum";
 
-/// Fewer entries than this are not worth a snapshot, however large they are.
-const COMPACT_ABOVE_ENTRIES: u64 = 100;
-
 /// The log is cut in files, and a snapshot removes whole ones: a snapshot is to leave less than it removes.
 const FILES_PER_LOG: u64 = 4;
 
@@ -95,8 +92,8 @@ impl Quorum {
         }
         let encoded = ready.messages.into_iter().map(|(to, message)| (BrokerId(to.0), message.encode()));
         settled.messages = encoded.collect();
-        let since_snapshot = self.applied.0 - self.raft.snapshot_index().0;
-        if self.raft.log_bytes() > self.compact_above_bytes && since_snapshot > COMPACT_ABOVE_ENTRIES {
+        if self.raft.log_bytes() > self.compact_above_bytes && self.applied > self.raft.snapshot_index() {
+            env.log(LogLevel::Debug, format_args!("quorum: takes a snapshot up to {}", self.applied));
             let compacted = self.raft.compact(self.applied, encode(&self.image.to_records()));
             if let Err(e) = compacted {
                 env.log(LogLevel::Error, format_args!("quorum: the log grows on: {e}"));

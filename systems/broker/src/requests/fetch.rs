@@ -161,7 +161,7 @@ impl Running {
         let mut has_more = false;
         for topic in &request.topics {
             for partition in &topic.partitions {
-                match self.limit_of(version, &topic.name, topic.topic_id, partition, who) {
+                match self.limit_of(version, &topic.name, topic.topic_id, partition, who, cx.now_ns) {
                     Ok((_, None, below_offset)) => has_more |= partition.fetch_offset < below_offset,
                     Ok((_, Some(_), _)) | Err(_) => return true,
                 }
@@ -187,6 +187,7 @@ impl Running {
         id: riprap_protocol::Uuid,
         partition: &FetchRequestPartition,
         who: Fetcher,
+        now_ns: u64,
     ) -> Result<(PartitionKey, Option<crate::log::EpochEnd>, i64), ErrorCode> {
         let image = self.quorum.image();
         let unknown =
@@ -200,12 +201,21 @@ impl Running {
             Fetcher::Follower(id, _) if leader.is_follower(id) => replica.log.log_end_offset(),
             Fetcher::Follower(..) => return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         };
+        // A leader that was replaced and has not heard may lack what its successor let consumers read.
+        let may_be_replaced = who == Fetcher::Consumer && !self.membership.is_in_touch(now_ns);
         if partition.last_fetched_epoch >= 0
             && let Some(parts) = replica.diverges(partition.fetch_offset, partition.last_fetched_epoch)
         {
-            return Ok((key, Some(parts), below_offset));
+            return if may_be_replaced {
+                Err(ErrorCode::NOT_LEADER_OR_FOLLOWER)
+            } else {
+                Ok((key, Some(parts), below_offset))
+            };
         }
         let (start, end) = (replica.log.log_start_offset(), replica.log.log_end_offset());
+        if partition.fetch_offset > end && may_be_replaced {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
         if partition.fetch_offset < start || partition.fetch_offset > end {
             return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
         }
@@ -250,7 +260,7 @@ impl Running {
                     records: Some(Bytes::new()),
                     ..Default::default()
                 };
-                match self.limit_of(version, &topic.name, topic.topic_id, partition, who) {
+                match self.limit_of(version, &topic.name, topic.topic_id, partition, who, cx.now_ns) {
                     Ok((key, parts, below_offset)) => {
                         let at_least_one_batch = total == 0;
                         let read = self.read_partition(

@@ -27,6 +27,7 @@ const SOURCE_DEFAULT: i8 = 5;
 impl Running {
     pub(crate) fn on_metadata(&mut self, to: ReplyTo, request: &MetadataRequest, cx: &mut Cx<'_>) {
         let image = self.quorum.image();
+        let is_in_touch = self.membership.is_in_touch(cx.now_ns);
         let brokers = image.brokers().filter(|(_, broker)| !broker.fenced);
         let brokers = brokers.map(|(id, broker)| MetadataResponseBroker {
             node_id: id.0,
@@ -57,7 +58,9 @@ impl Running {
                     response.topics.push(match found {
                         Some((id, topic)) => self.describe_topic(id, topic),
                         None => MetadataResponseTopic {
-                            error_code: unknown,
+                            // A client that is told that a topic it uses does not exist forgets where it was. A broker
+                            // that lost touch may only not have heard of it.
+                            error_code: if is_in_touch { unknown } else { ErrorCode::LEADER_NOT_AVAILABLE },
                             name: Some(asked.name.clone().unwrap_or_default()),
                             topic_id: if asked.name.is_some() { Uuid::ZERO } else { asked.topic_id },
                             ..Default::default()

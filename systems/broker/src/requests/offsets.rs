@@ -2,7 +2,8 @@
 //!
 //! A new leader's high watermark may lag behind what the last one told its clients, until its followers have fetched.
 //! Until it has reached the start of the leader's epoch, "latest" is not known, and saying something smaller would send
-//! consumers back. Source: KIP-207.
+//! consumers back. Source: KIP-207. For the same reason a leader that lost touch with the controller, and may have been
+//! replaced, does not say where its log ends.
 
 use crate::connection::ReplyTo;
 use crate::ids::PartitionKey;
@@ -72,6 +73,10 @@ impl Running {
         let key = self.key_of(topic, index)?;
         let replica = self.leads(key, known_epoch)?;
         let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let is_about_end = !matches!(timestamp, EARLIEST | EARLIEST_LOCAL);
+        if is_consumer && is_about_end && !self.membership.is_in_touch(cx.now_ns) {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
         let log = &replica.log;
         let end = if is_consumer { replica.high_watermark } else { log.log_end_offset() };
         let is_known = !is_consumer || replica.high_watermark >= leader.epoch_start;
@@ -122,9 +127,11 @@ impl Running {
             for asked in &topic.partitions {
                 let mut answer =
                     OffsetForLeaderEpochResponsePartition { index: asked.index, ..Default::default() };
+                let may_be_replaced = request.replica_id < 0 && !self.membership.is_in_touch(cx.now_ns);
                 let replica = self
                     .key_of(&topic.name, asked.index)
                     .and_then(|key| self.leads(key, asked.current_leader_epoch));
+                let replica = if may_be_replaced { Err(ErrorCode::NOT_LEADER_OR_FOLLOWER) } else { replica };
                 match replica {
                     Ok(replica) if asked.leader_epoch >= 0 => {
                         let end = replica.epoch_end(asked.leader_epoch);

@@ -173,7 +173,15 @@ impl Running {
         let header =
             BatchHeader::parse(&records).map_err(|e| (ErrorCode::INVALID_RECORD, Some(e.to_string())))?;
         let append = |last_offset: i64| Append { key, epoch, end: last_offset + 1, acks };
-        match replica.log.check_producer(&header) {
+        let check = replica.log.check_producer(&header);
+        // A leader that was replaced and has not heard misses what its successor stored: a producer that is told that its
+        // numbers are wrong begins anew under another epoch, and what is in doubt is stored twice (KAFKA-14034).
+        let is_refused =
+            matches!(check, ProducerCheck::OutOfOrder { .. } | ProducerCheck::InvalidEpoch { .. });
+        if is_refused && !self.membership.is_in_touch(cx.now_ns) {
+            return Err((ErrorCode::NOT_LEADER_OR_FOLLOWER, None));
+        }
+        match check {
             ProducerCheck::New => {}
             // It may not be committed yet: it waits like the first time.
             ProducerCheck::Duplicate { first_offset, last_offset, .. } => {

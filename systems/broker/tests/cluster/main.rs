@@ -56,7 +56,7 @@ fn config(id: i32, brokers: i32, defect: Option<DefectKind>) -> BrokerConfig {
     config.defect = defect;
     // Small, so that logs have many files and snapshots are taken.
     config.segment_bytes = 5000;
-    config.quorum_log_bytes = 8000;
+    config.quorum_log_bytes = 2000;
     config
 }
 

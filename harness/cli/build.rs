@@ -10,7 +10,8 @@ fn main() {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     // HEAD's log grows with every commit and checkout; a file that is not there would make every build run this again.
-    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|path| Path::new(path).exists()) {
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|path| Path::new(path).exists())
+    {
         println!("cargo::rerun-if-changed={log}");
     }
     if let Some(commit) = git(&["rev-parse", "HEAD"]) {

@@ -287,12 +287,16 @@ impl Running {
                 continue;
             }
             let epoch = leader.isr.epoch();
-            let line = format_args!(
-                "{name}: asks for isr {} instead of {} in epoch {epoch}",
-                Ids(&wanted),
-                Ids(&members)
-            );
-            cx.env.log(LogLevel::Info, line);
+            // While nobody can grant it, the same is asked for many times a second.
+            if leader.isr_asked_for != wanted {
+                let line = format_args!(
+                    "{name}: asks for isr {} instead of {} in epoch {epoch}",
+                    Ids(&wanted),
+                    Ids(&members)
+                );
+                cx.env.log(LogLevel::Info, line);
+                leader.isr_asked_for.clone_from(&wanted);
+            }
             leader.isr.ask(&wanted);
             asked.push((key, leader.epoch, epoch));
             let member = |id: BrokerId| {

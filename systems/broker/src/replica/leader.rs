@@ -13,6 +13,8 @@ pub(crate) struct Leader {
     pub(crate) epoch_start: i64,
     pub(crate) isr: InSync,
     pub(crate) min_insync: usize,
+    /// What was asked for last and not granted yet; empty if nothing was.
+    pub(crate) isr_asked_for: Vec<BrokerId>,
     followers: BTreeMap<BrokerId, Progress>,
 }
 
@@ -48,6 +50,7 @@ impl Leader {
             epoch_start: log_end,
             isr: InSync::new(state.isr.clone(), state.partition_epoch),
             min_insync: partition.min_insync(),
+            isr_asked_for: Vec::new(),
             followers: state.replicas.iter().filter(|id| **id != me).map(|id| (*id, start(id))).collect(),
         }
     }
@@ -126,6 +129,7 @@ impl Leader {
         let before = self.isr.members().to_vec();
         let is_new = self.isr.agree(&partition.state.isr, partition.state.partition_epoch);
         if is_new {
+            self.isr_asked_for.clear();
             for (id, progress) in &mut self.followers {
                 if self.isr.members().contains(id) && !before.contains(id) {
                     progress.caught_up_ns = now_ns;

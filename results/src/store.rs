@@ -1,13 +1,13 @@
 //! The files of runs: `<root>/<system>-<workload>/<UTC time>-<seed>/`, and `<root>/latest`, which points at the newest.
 //!
 //! ```text
-//! test.json       every knob, versions, seed, git commit        plan.json     operations and faults as run
+//! test.json       every knob, versions, seed, git commit        plan.json     the faults, each at its time
 //! history.jsonl   one op a line                                 results.json  the verdict
 //! report.html     self-contained                                plots/*.svg
-//! nodes/<n>/      a node's logs and configuration               riprap.log
+//! nodes/<n>/      a node's log and, unless valid, its data      riprap.log
 //! ```
 //!
-//! Nothing else writes into a run's folder, but a node into its own. Files that are written as a whole appear as a
+//! Nothing else writes into a run's folder, but whoever runs the nodes into theirs. Files that are written as a whole appear as a
 //! whole: under a temporary name first, then renamed. What is appended (history, log) goes to the operating system
 //! line by line, so that the end of the harness, in whatever way, loses at most the line that it was writing.
 //!

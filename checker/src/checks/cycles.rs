@@ -67,7 +67,7 @@ const fn info(
 
 const G0: AnomalyInfo = info(
     "G0",
-    "transactions wrote to several keys, and the keys' logs have them in different orders",
+    "operations whose writes cannot be put in one order: the logs have them in different orders",
     SOURCE,
     Severity::Note,
     |_| true,

@@ -331,7 +331,7 @@ fn the_machines_network_is_untouched() {
         let mut run = Run::start(NAME, user, &[]);
         run.hear("ready");
         assert_eq!(machine(), before, "during");
-        assert_eq!(run.hear("interfaces: "), "br0 lo riprap-n0 riprap-n1 riprap-n2");
+        assert_eq!(run.hear("interfaces: "), "br0 lo riprap-n1 riprap-n2 riprap-n3");
         run.end().expect(0);
         assert_eq!(machine(), before, "after");
     }
@@ -569,7 +569,7 @@ fn a_forged_marker_does_not_pass_for_a_sandbox() {
     }
     for marker in ["harness:0", "supervisor:0", "harness:1", "harness:-1", "harness", "nonsense:3", ""] {
         let mut run = Run::start(NAME, None, &[("RIPRAP_SANDBOX", marker)]);
-        assert_eq!(run.hear("interfaces: "), "br0 lo riprap-n0", "{marker}");
+        assert_eq!(run.hear("interfaces: "), "br0 lo riprap-n1", "{marker}");
         run.end().expect(0);
     }
 }

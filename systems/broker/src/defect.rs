@@ -56,7 +56,7 @@ pub static ALL: &[Defect] = &[
         name: "zero-offset",
         source: "Jepsen, Bufstream 0.1.0 (2024), #3: a spurious offset 0 on an error path",
         mechanism: "a produce that fails after its append, or while it waits for replicas, is answered as stored at offset 0",
-        trigger: "--nemesis kill,partition",
+        trigger: "--nemesis kill,partition --time-limit 60s",
         anomalies: &["duplicate", "inconsistent-offsets", "lost-write", "unseen"],
     },
 ];

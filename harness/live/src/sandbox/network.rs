@@ -43,7 +43,8 @@ pub struct NodeIx(pub usize);
 
 impl fmt::Display for NodeIx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "n{}", self.0)
+        // As everybody else names nodes: from 1.
+        write!(f, "n{}", self.0 + 1)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bundled broker as a system under test: this very program, run as `riprap broker`.
 
-use crate::librdkafka::KafkaLog;
+use crate::librdkafka::{self, KafkaLog};
 use riprap_broker::defect;
 use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::NodeId;
@@ -91,6 +91,10 @@ impl System for Bundled {
             }
         }
         Ok(())
+    }
+
+    fn validate_client(&self, properties: &[(String, String)]) -> Result<(), String> {
+        librdkafka::validate(properties)
     }
 
     fn command(&self, deployment: &Deployment, node: NodeId) -> NodeCommand {

@@ -33,7 +33,7 @@ mod tests {
                 info.name
             );
             assert!(info.errors.windows(2).all(|pair| pair[0].code < pair[1].code), "{}: errors", info.name);
-            for defect in info.defects {
+            for defect in &info.defects {
                 let texts = [defect.source, defect.mechanism, defect.trigger];
                 assert!(texts.iter().all(|text| !text.is_empty()), "{}", defect.name);
                 assert!(!defect.anomalies.is_empty(), "{}", defect.name);

@@ -64,6 +64,22 @@ const COMMON: &[(&str, &str)] = &[
     ("topic.metadata.refresh.interval.ms", "2000"),
 ];
 
+/// Whether librdkafka knows these properties and takes their values. What it only finds out when it makes a client, as
+/// that two of them exclude each other, is not seen here. Errors: one line.
+pub fn validate(properties: &[(String, String)]) -> Result<(), String> {
+    for (name, value) in properties {
+        let one = rdkafka::ClientConfig::from_iter([(name.clone(), value.clone())]);
+        match one.create_native_config() {
+            Ok(_) => {}
+            Err(KafkaError::ClientConfig(_, why, _, _)) => {
+                return Err(format!("setting `client.{name}` is `{value}`; librdkafka says: {why}"));
+            }
+            Err(error) => return Err(format!("setting `client.{name}` is `{value}`: {error}")),
+        }
+    }
+    Ok(())
+}
+
 /// One client: a producer and a consumer, each made when it is first needed.
 pub struct KafkaLog {
     config: ClientConfig,
@@ -355,11 +371,12 @@ fn parse(payload: Option<&[u8]>) -> Value {
 
 /// The name of an error as Kafka and librdkafka write it: `MessageTimedOut` is `MESSAGE_TIMED_OUT`.
 fn code_name(code: RDKafkaErrorCode) -> String {
-    let mut name = String::new();
+    let (mut name, mut after_lowercase) = (String::new(), false);
     for c in format!("{code:?}").chars() {
-        if c.is_ascii_uppercase() && name.chars().last().is_some_and(|last| last.is_ascii_lowercase()) {
+        if c.is_ascii_uppercase() && after_lowercase {
             name.push('_');
         }
+        after_lowercase = c.is_ascii_lowercase();
         name.push(c.to_ascii_uppercase());
     }
     name
@@ -498,6 +515,29 @@ mod tests {
         ] {
             assert_eq!(code_name(code), name);
         }
+    }
+
+    #[test]
+    fn properties_are_known_and_take_their_values() {
+        let check = |name: &str, value: &str, expected: Result<(), &str>| {
+            let told = validate(&[(name.to_owned(), value.to_owned())]);
+            assert_eq!(told.as_ref().map(|()| ()).map_err(String::as_str), expected);
+        };
+        check("linger.ms", "5", Ok(()));
+        check(
+            "no.such",
+            "1",
+            Err(
+                "setting `client.no.such` is `1`; librdkafka says: No such configuration property: \"no.such\"",
+            ),
+        );
+        check(
+            "socket.timeout.ms",
+            "x",
+            Err(
+                "setting `client.socket.timeout.ms` is `x`; librdkafka says: Invalid value for configuration property \"socket.timeout.ms\"",
+            ),
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use riprap_core::plan::{Plan, TestConfig};
 use riprap_core::system::{CLIENT_SETTING, Deployment, System};
 use riprap_live::cluster::{ClusterSpec, LiveCluster};
 use riprap_live::interrupt;
+use riprap_live::machine;
 use riprap_live::sandbox::{self, Entered, Inside};
 use riprap_nemesis::Choice;
 use riprap_results::{Paint, Progress, RunDir, Store, TestRecord, json_text, publish, summary, utc_text};
@@ -29,6 +30,13 @@ use std::time::{Duration, SystemTime};
 const DEPLOY_LIMIT: Duration = Duration::from_secs(60);
 /// A disk with less room than this is full: what a node has yet to write may be what did not fit.
 const MIN_FREE_BYTES: u64 = 1 << 20;
+
+/// The files that a run's processes open, one for each connection and two to wake each thread that serves one. A client
+/// is two of librdkafka's, a producer and a consumer. Measured: 25 for each client on 3 nodes.
+const FILES_PER_CLIENT_AND_NODE: u64 = 6;
+const FILES_PER_CLIENT: u64 = 8;
+/// Everything else: the store, the sandbox, the runner, and clients that are being thrown away while others take their place.
+const FILES_OF_RUN: u64 = 256;
 
 /// A run as it was asked for, every name resolved.
 struct Test {
@@ -103,19 +111,19 @@ impl Test {
             drain_limit_ms: millis(args.drain_limit),
             settings: args.settings.iter().cloned().collect(),
         };
+        let (clients, systems): (Vec<_>, Vec<_>) =
+            args.settings.iter().cloned().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
         let deployment = Deployment {
             nodes: Vec::new(),
             defect: config.defect.clone(),
-            settings: config
-                .settings
-                .clone()
-                .into_iter()
-                .filter(|(name, _)| !name.starts_with(CLIENT_SETTING))
-                .collect(),
+            settings: systems.into_iter().collect(),
             seed: config.seed,
             program: args.bin.clone(),
         };
         system.validate(&deployment).map_err(Failure::Usage)?;
+        let bare = |(name, value): (String, String)| (name[CLIENT_SETTING.len()..].to_owned(), value);
+        let properties: Vec<_> = clients.into_iter().map(bare).collect();
+        system.validate_client(&properties).map_err(Failure::Usage)?;
         let planned: Vec<(&dyn Fault, _)> =
             faults.iter().map(|(fault, shapes)| (*fault, shapes.clone())).collect();
         let plan = Plan::expand(&config, &planned);
@@ -125,6 +133,7 @@ impl Test {
     fn run(&self, args: &TestArgs, inside: &Inside) -> Result<u8, Failure> {
         let stop = interrupt::catch();
         let config = &self.config;
+        self.allow_files()?;
         let began = SystemTime::now();
         let run = Store::create(&args.store, self.system.info().name, &config.workload, began, config.seed)
             .map_err(Failure::harness)?;
@@ -165,6 +174,21 @@ impl Test {
         published.map_err(Failure::harness)?;
         remove_data(&run, config, &verdict);
         Ok(verdict.valid.exit_code())
+    }
+
+    /// Makes sure that the clients may open as many files as they will.
+    fn allow_files(&self) -> Result<(), Failure> {
+        let most = machine::raise_open_files()
+            .map_err(|e| Failure::Harness(format!("failed to raise the limit of open files: {e}")))?;
+        let (clients, nodes) = (u64::from(self.config.concurrency), u64::from(self.config.nodes));
+        let need = FILES_OF_RUN + clients * (FILES_PER_CLIENT + nodes * FILES_PER_CLIENT_AND_NODE);
+        if need > most {
+            return Err(Failure::Harness(format!(
+                "{clients} clients of {nodes} nodes open up to {need} files, and {most} is the limit; a smaller \
+                 --concurrency or a higher limit (ulimit -Hn) is right"
+            )));
+        }
+        Ok(())
     }
 
     /// From deployment to verdict.
@@ -229,7 +253,7 @@ impl Test {
 /// What to say of the disk that holds a run, if it is full.
 fn full_disk(run: &Path) -> Option<String> {
     // What cannot be asked is not known to be full.
-    let free_bytes = riprap_live::disk::free_bytes(run).ok()?;
+    let free_bytes = machine::free_bytes(run).ok()?;
     let full = free_bytes < MIN_FREE_BYTES;
     full.then(|| format!("the disk of {} is full: {free_bytes} bytes are free", run.display()))
 }

@@ -103,6 +103,10 @@ pub trait System: Sync {
     /// Errors: one line with what would have been right.
     fn validate(&self, deployment: &Deployment) -> Result<(), String>;
 
+    /// Checks the properties of the client library (`--set client.NAME=VALUE`, here without `client.`) before anything is
+    /// started. Errors: one line.
+    fn validate_client(&self, properties: &[(String, String)]) -> Result<(), String>;
+
     /// The command that runs a node.
     fn command(&self, deployment: &Deployment, node: NodeId) -> NodeCommand;
 

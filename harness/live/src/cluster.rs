@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const PROBE_WAIT: Duration = Duration::from_millis(250);
 /// How long a node gets to end in order when the run is over.
 const STOP_WAIT: Duration = Duration::from_secs(3);
+/// Between a process' last sign of life and its status: a moment, on a machine with much else to do a longer one.
+const BURY_WAIT: Duration = Duration::from_secs(2);
 /// Between two questions whether a node serves.
 const READY_POLL: Duration = Duration::from_millis(100);
 
@@ -207,16 +209,23 @@ impl Cluster for LiveCluster {
         let mut nodes = self.lock();
         let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
         let Some(process) = &mut node.process else {
-            let how = node.ended_by_itself.last().filter(|_| !node.killed);
-            return Ok(NodeState::Down(how.map_or("never started".to_owned(), Clone::clone)));
+            let how =
+                if node.killed { Some("killed") } else { node.ended_by_itself.last().map(String::as_str) };
+            return Ok(NodeState::Down(how.unwrap_or("never started").to_owned()));
         };
         Ok(match process.state() {
             ProcessState::Alive => NodeState::Running,
             ProcessState::Paused => NodeState::Paused,
             ProcessState::Gone => {
-                let status = process.has_exited().map_err(|e| ClusterError(e.to_string()))?;
+                let status = process.wait(BURY_WAIT).map_err(|e| ClusterError(e.to_string()))?;
+                // What cannot be seen is not proved to be gone: a kill would count as one that took effect.
+                let status = status.ok_or_else(|| {
+                    ClusterError(format!(
+                        "{id} cannot be seen in /proc, and has not ended either: too many open files?"
+                    ))
+                })?;
                 node.notice_end();
-                NodeState::Down(status.map_or("gone".to_owned(), |status| status.to_string()))
+                NodeState::Down(status.to_string())
             }
         })
     }

@@ -4,7 +4,7 @@
 //! system's nodes in it; [`runner`] carries out what a generator decides, on threads, in real time.
 
 pub mod cluster;
-pub mod disk;
 pub mod interrupt;
+pub mod machine;
 pub mod runner;
 pub mod sandbox;

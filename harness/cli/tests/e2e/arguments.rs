@@ -28,6 +28,14 @@ fn wrong_arguments_are_told_in_one_line() {
         ("test --defect none-such", "unknown defect `none-such`; one of: fetch-filter-skip, "),
         ("test --set a=1", "unknown setting `a` of broker; one of: min.insync.replicas"),
         ("test --set min.insync.replicas=0", "setting `min.insync.replicas` is `0`; a number from 1"),
+        (
+            "test --set client.no.such=1",
+            "setting `client.no.such` is `1`; librdkafka says: No such configuration property",
+        ),
+        (
+            "test --set client.linger.ms=x",
+            "setting `client.linger.ms` is `x`; librdkafka says: Invalid value",
+        ),
         ("test --set a", "--set is `a`; PROPERTY=VALUE is right"),
         ("test --isolation serializable", "--isolation is `serializable`; one of: read_committed, "),
         ("test --sub-via telepathy", "--sub-via is `telepathy`; one of: assign, subscribe"),

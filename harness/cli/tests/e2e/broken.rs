@@ -1,6 +1,6 @@
 //! What the machine may refuse: a store, room, programs, a sandbox. One line, and nothing is left running.
 
-use crate::support::{NOBODY, Place, Running, SHORT, myself, program, riprap, turn};
+use crate::support::{NOBODY, Place, Running, SHORT, limit_files, myself, program, riprap, turn};
 use std::env;
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -44,6 +44,21 @@ fn a_system_that_does_not_start() {
         assert!(done.out.is_empty() && done.last_line().contains(expected), "{done:?}");
         place.expect_nobody();
     }
+}
+
+#[test]
+fn clients_that_may_not_open_enough_files() {
+    let _turn = turn();
+    let place = Place::mine();
+    let mut command = place.command(&[SHORT, &["--concurrency=40"]].concat());
+    limit_files(&mut command, 64, Some(500));
+    let done = Running::start(command).end().expect(255);
+    let line = done.only_line();
+    assert!(
+        line.starts_with("40 clients of 3 nodes open up to ") && line.contains("500 is the limit"),
+        "{line}"
+    );
+    place.expect_nobody();
 }
 
 // ---- in namespaces of our own ----

@@ -141,6 +141,22 @@ pub(crate) fn await_some<T>(what: &str, limit: Duration, mut found: impl FnMut()
     }
 }
 
+/// Lets the program open so many files at first, and so many at most if it asks.
+pub(crate) fn limit_files(command: &mut Command, soft: u64, hard: Option<u64>) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives through the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur = soft;
+    limit.rlim_max = hard.unwrap_or(limit.rlim_max);
+    // SAFETY: between fork and exec the closure makes one system call, on memory of its own.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+}
+
 /// Live runs take turns: side by side they would starve each other.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
@@ -225,8 +241,13 @@ impl Place {
 
     /// A run with these flags, into the store.
     pub(crate) fn run(&self, args: &[&str]) -> Running {
+        Running::start(self.command(args))
+    }
+
+    /// What runs with these flags, into the store.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let store = [OsString::from("--store"), self.store().into_os_string()];
-        Running::start(self.program(args.iter().map(OsString::from).chain(store)))
+        self.program(args.iter().map(OsString::from).chain(store))
     }
 
     /// Those processes whose command line names this place, but for the dead that nobody has buried yet.

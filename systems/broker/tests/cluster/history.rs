@@ -22,6 +22,8 @@ pub(crate) struct History {
     pub(crate) commits_acked: u64,
     pub(crate) fetched_offsets: u64,
     pub(crate) topic_is_made: bool,
+    /// Other topics, by id, of which it is known whether they are there.
+    pub(crate) topics: BTreeMap<String, bool>,
     /// As the brokers print it.
     pub(crate) topic_id: String,
 }

@@ -8,6 +8,7 @@ mod clients;
 mod committer;
 mod consumer;
 mod history;
+mod maker;
 mod producer;
 mod wire;
 mod world;
@@ -16,6 +17,7 @@ use clients::Client;
 use committer::Committer;
 use consumer::Consumer;
 use history::History;
+use maker::Maker;
 use producer::{Kind, Producer};
 use riprap_broker::defect::{self, DefectKind};
 use riprap_broker::log::{LogConfig, PartitionLog, ReadLimits};
@@ -95,11 +97,16 @@ fn set_up(seed: u64, defect: Option<DefectKind>) -> Run {
         let at = world.add(&name, Box::new(make));
         world.start(at);
     }
-    let (own_history, own_addresses) = (history.clone(), addresses);
+    let (own_history, own_addresses) = (history.clone(), addresses.clone());
     let make = move || {
         Box::new(Client::new(Committer::new(&own_history), &own_addresses, seed, "committer")) as Box<_>
     };
     let at = world.add("committer", Box::new(make));
+    world.start(at);
+    let (own_history, own_addresses) = (history.clone(), addresses);
+    let make =
+        move || Box::new(Client::new(Maker::new(&own_history), &own_addresses, seed, "maker")) as Box<_>;
+    let at = world.add("maker", Box::new(make));
     world.start(at);
     Run { world, brokers, history }
 }
@@ -191,12 +198,35 @@ impl Run {
                 all.entry(partition).or_default().push(records);
             }
         }
+        self.check_topics();
         let are_alike =
             |logs: &Vec<BTreeMap<i64, u64>>| logs.len() == 3 && logs.iter().all(|log| *log == logs[0]);
         if !all.values().all(are_alike) {
             self.history.borrow_mut().violation("the replicas' logs are not alike".to_owned());
         }
         std::mem::take(&mut self.history.borrow_mut().violations)
+    }
+}
+
+impl Run {
+    /// Topics that were made have their copies, those that were deleted have none.
+    fn check_topics(&mut self) {
+        let topics = std::mem::take(&mut self.history.borrow_mut().topics);
+        for (id, exists) in topics {
+            let copies: usize = self
+                .brokers
+                .clone()
+                .into_iter()
+                .map(|at| partitions_of(self.world.disk(at), &id).len())
+                .sum();
+            if copies != if exists { 3 } else { 0 } {
+                let line = format!(
+                    "topic {id} has {copies} copies, and it was {}",
+                    if exists { "made" } else { "deleted" }
+                );
+                self.history.borrow_mut().violation(line);
+            }
+        }
     }
 }
 

@@ -29,7 +29,7 @@ struct Position {
 
 pub(crate) enum ConsumerCall {
     Metadata,
-    Fetch { partition: i32, epoch: i32 },
+    Fetch { partition: i32, epoch: i32, offset: i64 },
 }
 
 const FETCH_VERSION: i16 = 12;
@@ -41,8 +41,23 @@ impl Consumer {
         Consumer { history: history.clone(), leaders: Leaders::default(), positions }
     }
 
-    fn fetched(&mut self, now_ns: u64, partition: i32, epoch: i32, frame: Option<Bytes>) {
-        let position = self.positions.get_mut(&partition).expect("all partitions are there");
+    /// Reads these partitions from these offsets on, and no others.
+    pub(crate) fn assign(&mut self, from: &BTreeMap<i32, i64>) {
+        let start = |(partition, next): (&i32, &i64)| {
+            (*partition, Position { next: *next, last_epoch: -1, ..Position::default() })
+        };
+        self.positions = from.iter().map(start).collect();
+    }
+
+    /// How far each partition was read.
+    pub(crate) fn positions(&self) -> BTreeMap<i32, i64> {
+        self.positions.iter().map(|(partition, position)| (*partition, position.next)).collect()
+    }
+
+    fn fetched(&mut self, now_ns: u64, partition: i32, (epoch, offset): (i32, i64), frame: Option<Bytes>) {
+        // What was asked for before another assignment is not wanted any more.
+        let position = self.positions.get_mut(&partition).filter(|position| position.next == offset);
+        let Some(position) = position else { return };
         position.is_fetching = false;
         let Some(frame) = frame else {
             self.leaders.doubt();
@@ -95,15 +110,14 @@ impl Consumer {
     }
 }
 
-impl Work for Consumer {
-    type Call = ConsumerCall;
-
-    fn tick(&mut self, io: &mut Io<'_, ConsumerCall>) {
+impl Consumer {
+    /// Does what can be done now; `wrap` makes its requests those of whoever owns it.
+    pub(crate) fn go_on<C>(&mut self, io: &mut Io<'_, C>, wrap: fn(ConsumerCall) -> C) {
         if !self.history.borrow().topic_is_made {
             return;
         }
         if self.leaders.is_due(io.now_ns) {
-            self.leaders.ask(io, ConsumerCall::Metadata);
+            self.leaders.ask(io, wrap(ConsumerCall::Metadata));
         }
         for (partition, position) in &mut self.positions {
             let Some((leader, epoch)) = self.leaders.get(*partition) else { continue };
@@ -129,7 +143,7 @@ impl Work for Consumer {
                 topics: vec![topic],
                 ..Default::default()
             };
-            let call = ConsumerCall::Fetch { partition: *partition, epoch };
+            let call = wrap(ConsumerCall::Fetch { partition: *partition, epoch, offset: position.next });
             position.is_fetching = io.send(leader, FETCH_VERSION, &request, call);
             if !position.is_fetching && !io.wire.is_up(leader) {
                 self.leaders.doubt();
@@ -137,7 +151,8 @@ impl Work for Consumer {
         }
     }
 
-    fn done(&mut self, io: &mut Io<'_, ConsumerCall>, done: Done<ConsumerCall>) {
+    /// Takes in an answer.
+    pub(crate) fn answered(&mut self, now_ns: u64, done: Done<ConsumerCall>) {
         match done.call {
             ConsumerCall::Metadata => {
                 self.leaders.answered(done.frame);
@@ -145,7 +160,21 @@ impl Work for Consumer {
                     self.history.borrow_mut().topic_id.clone_from(id);
                 }
             }
-            ConsumerCall::Fetch { partition, epoch } => self.fetched(io.now_ns, partition, epoch, done.frame),
+            ConsumerCall::Fetch { partition, epoch, offset } => {
+                self.fetched(now_ns, partition, (epoch, offset), done.frame);
+            }
         }
+    }
+}
+
+impl Work for Consumer {
+    type Call = ConsumerCall;
+
+    fn tick(&mut self, io: &mut Io<'_, ConsumerCall>) {
+        self.go_on(io, |call| call);
+    }
+
+    fn done(&mut self, io: &mut Io<'_, ConsumerCall>, done: Done<ConsumerCall>) {
+        self.answered(io.now_ns, done);
     }
 }

@@ -20,6 +20,10 @@ pub(crate) struct History {
     /// Records of idempotent producers that are neither acknowledged nor given up.
     pub(crate) unfinished: usize,
     pub(crate) commits_acked: u64,
+    /// What each member of the group has read, from where it was told to begin: by partition, from and up to.
+    pub(crate) group_read: Vec<(i32, i64, i64)>,
+    /// The highest offset of each partition that a member was told was committed.
+    pub(crate) group_committed: BTreeMap<i32, i64>,
     pub(crate) fetched_offsets: u64,
     pub(crate) topic_is_made: bool,
     /// Other topics, by id, of which it is known whether they are there.
@@ -59,6 +63,34 @@ impl History {
             if *known != value {
                 let line = format!("{place:?}: {how} as {value}, known as {known}");
                 self.violations.push(line);
+            }
+        }
+    }
+
+    /// Whether all that was promised is done: records are acknowledged, and the group has read them.
+    pub(crate) fn is_done(&self) -> bool {
+        let is_read =
+            |(partition, offset): &Place| self.group_committed.get(partition).is_some_and(|end| end > offset);
+        self.unfinished == 0 && self.acked.keys().all(is_read)
+    }
+
+    /// What a group committed, some member of it has read.
+    pub(crate) fn check_group(&mut self) {
+        for (partition, committed) in self.group_committed.clone() {
+            let mut reads: Vec<(i64, i64)> = self
+                .group_read
+                .iter()
+                .filter(|(p, ..)| *p == partition)
+                .map(|(_, from, to)| (*from, *to))
+                .collect();
+            reads.sort_unstable();
+            let read_to = reads
+                .iter()
+                .fold(0, |read_to, (from, to)| if *from <= read_to { read_to.max(*to) } else { read_to });
+            if read_to < committed {
+                self.violation(format!(
+                    "partition {partition}: the group committed {committed}, and nobody of it read {read_to}"
+                ));
             }
         }
     }

@@ -9,6 +9,7 @@ mod committer;
 mod consumer;
 mod history;
 mod maker;
+mod member;
 mod producer;
 mod wire;
 mod world;
@@ -18,6 +19,7 @@ use committer::Committer;
 use consumer::Consumer;
 use history::History;
 use maker::Maker;
+use member::Member;
 use producer::{Kind, Producer};
 use riprap_broker::defect::{self, DefectKind};
 use riprap_broker::log::{LogConfig, PartitionLog, ReadLimits};
@@ -94,6 +96,14 @@ fn set_up(seed: u64, defect: Option<DefectKind>) -> Run {
         let name = format!("consumer-{index}");
         let own = name.clone();
         let make = move || Box::new(Client::new(Consumer::new(&history), &addresses, seed, &own)) as Box<_>;
+        let at = world.add(&name, Box::new(make));
+        world.start(at);
+    }
+    for index in 0..2 {
+        let (history, addresses) = (history.clone(), addresses.clone());
+        let name = format!("member-{index}");
+        let own = name.clone();
+        let make = move || Box::new(Client::new(Member::new(&history), &addresses, seed, &own)) as Box<_>;
         let at = world.add(&name, Box::new(make));
         world.start(at);
     }
@@ -175,7 +185,7 @@ impl Run {
         self.mend();
         self.history.borrow_mut().is_draining = true;
         let give_up_ns = self.world.now_ns + 60_000 * MS;
-        while self.world.now_ns < give_up_ns && self.history.borrow().unfinished > 0 {
+        while self.world.now_ns < give_up_ns && !self.history.borrow().is_done() {
             self.world.run_until(self.world.now_ns + 500 * MS);
         }
         // Followers and consumers get the rest.
@@ -183,9 +193,14 @@ impl Run {
     }
 
     fn check(&mut self) -> Vec<String> {
-        let unfinished = self.history.borrow().unfinished;
-        if unfinished > 0 {
-            let line = format!("{unfinished} records are still not acknowledged, long after all healed");
+        if !self.history.borrow().is_done() {
+            let (unfinished, committed) = {
+                let history = self.history.borrow();
+                (history.unfinished, history.group_committed.clone())
+            };
+            let line = format!(
+                "long after all healed {unfinished} records are not acknowledged, and the group is at {committed:?}"
+            );
             self.history.borrow_mut().violation(line);
         }
         let topic_id = self.history.borrow().topic_id.clone();
@@ -199,6 +214,7 @@ impl Run {
             }
         }
         self.check_topics();
+        self.history.borrow_mut().check_group();
         let are_alike =
             |logs: &Vec<BTreeMap<i64, u64>>| logs.len() == 3 && logs.iter().all(|log| *log == logs[0]);
         if !all.values().all(are_alike) {
@@ -291,7 +307,7 @@ fn a_healthy_cluster_keeps_its_promises() {
 
 #[test]
 fn a_cluster_under_faults_keeps_its_promises() {
-    for seed in seeds(100..108) {
+    for seed in seeds(100..120) {
         check_seed(seed, Faults::All);
     }
 }

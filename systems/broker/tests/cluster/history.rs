@@ -67,6 +67,14 @@ impl History {
         }
     }
 
+    /// A member of the group was told that these offsets are committed.
+    pub(crate) fn committed(&mut self, offsets: &BTreeMap<i32, i64>) {
+        for (partition, offset) in offsets {
+            let known = self.group_committed.entry(*partition).or_default();
+            *known = (*known).max(*offset);
+        }
+    }
+
     /// Whether all that was promised is done: records are acknowledged, and the group has read them.
     pub(crate) fn is_done(&self) -> bool {
         let is_read =

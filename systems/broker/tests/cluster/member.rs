@@ -218,6 +218,7 @@ impl Member {
                 if code.is_none() {
                     self.began = partitions().map(|p| (p.index, p.committed_offset.max(0))).collect();
                     self.consumer.assign(&self.began);
+                    self.history.borrow_mut().committed(&self.began);
                     self.next_beat_ns = now_ns;
                     self.step = Step::Read;
                 }
@@ -235,11 +236,7 @@ impl Member {
                 let code = codes.find(|code| !code.is_none()).unwrap_or(ErrorCode::NONE);
                 if code.is_none() {
                     self.pause_until_ns = now_ns + PAUSE_NS;
-                    let mut history = self.history.borrow_mut();
-                    for (partition, offset) in positions {
-                        let known = history.group_committed.entry(partition).or_default();
-                        *known = offset.max(*known);
-                    }
+                    self.history.borrow_mut().committed(&positions);
                 }
                 code
             }

@@ -1,6 +1,6 @@
 //! What the machine may refuse: a store, room, programs, a sandbox. One line, and nothing is left running.
 
-use crate::support::{NOBODY, Place, Running, SHORT, limit_files, myself, program, riprap, turn};
+use crate::support::{GENTLE, NOBODY, Place, Running, limit_files, myself, program, riprap, turn};
 use std::env;
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -20,7 +20,7 @@ fn a_store_that_cannot_be_made() {
     let nobodys = Place::of((myself() == 0).then_some(NOBODY));
     fs::set_permissions(nobodys.store(), fs::Permissions::from_mode(0o555)).expect("permissions of our own");
     for (place, expected) in [(&mine, "Not a directory"), (&nobodys, "Permission denied")] {
-        let done = place.run(SHORT).end().expect(255);
+        let done = place.run(GENTLE).end().expect(255);
         let line = done.only_line();
         let start = format!("create {}", place.store().display());
         assert!(line.starts_with(&start) && line.contains(expected), "{line}");
@@ -40,7 +40,7 @@ fn a_system_that_does_not_start() {
         fs::write(&program, content).expect("a file in a folder of ours");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions of our own");
         let bin = format!("--bin={}", program.display());
-        let done = place.run(&[SHORT, &[&bin]].concat()).end().expect(255);
+        let done = place.run(&[GENTLE, &[&bin]].concat()).end().expect(255);
         assert!(done.out.is_empty() && done.last_line().contains(expected), "{done:?}");
         place.expect_nobody();
     }
@@ -50,12 +50,12 @@ fn a_system_that_does_not_start() {
 fn clients_that_may_not_open_enough_files() {
     let _turn = turn();
     let place = Place::mine();
-    let mut command = place.command(&[SHORT, &["--concurrency=40"]].concat());
+    let mut command = place.command(&[GENTLE, &["--nodes=15"]].concat());
     limit_files(&mut command, 64, Some(500));
     let done = Running::start(command).end().expect(255);
     let line = done.only_line();
     assert!(
-        line.starts_with("40 clients of 3 nodes open up to ") && line.contains("500 is the limit"),
+        line.starts_with("8 clients of 15 nodes open up to ") && line.contains("500 is the limit"),
         "{line}"
     );
     place.expect_nobody();
@@ -164,8 +164,9 @@ fn a_disk_that_is_full_costs_no_history() {
         fs::create_dir(&store).expect("a folder in a folder of ours");
         mount_tmpfs(&store, size_kib << 10);
         let to_store = format!("--store={}", store.display());
-        let gentle = ["--nemesis=kill:one,partition:one", to_store.as_str()];
-        let done = Running::start(program([SHORT, &gentle].concat())).end().expect(255);
+        // Brokers without room serve nobody: nothing is to be waited for.
+        let limits = ["--time-limit=6s", "--recovery-limit=5s", "--drain-limit=5s", to_store.as_str()];
+        let done = Running::start(program([GENTLE, &limits].concat())).end().expect(255);
         let line = done.last_line();
         assert!(
             line.contains("No space left on device") || line.contains(" is full: "),
@@ -192,7 +193,7 @@ fn a_refused_sandbox_names_the_setting() {
     let (uid, gid) = if root { (NOBODY, NOBODY) } else { (myself(), unsafe { libc::getegid() }) };
     let apart = Apart::of(uid, gid, uid);
     let mut command = Command::new(place.binary());
-    command.args(SHORT).arg("--store").arg(place.store()).current_dir("/");
+    command.args(GENTLE).arg("--store").arg(place.store()).current_dir("/");
     // SAFETY: `enter` and `write` make system calls and nothing else.
     unsafe {
         command.pre_exec(move || {

@@ -1,23 +1,14 @@
 //! Live runs: what they leave, whole, interrupted and killed.
 
-use crate::support::{Done, Place, Running, SHORT, await_some, limit_files, riprap, turn};
+use crate::support::{Done, GENTLE, Place, Running, await_some, limit_files, riprap, turn};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// The flags of a run that ends only when it is told to, or in a long time.
-const LONG: &[&str] = &[
-    "test",
-    "--time-limit=10m",
-    "--fault-time=1s",
-    "--quiet-time=1s",
-    "--nemesis=kill:one,partition:one",
-    "--rate=100",
-    "--concurrency=4",
-    "--seed=7",
-];
+/// Until it is told to end.
+const FOREVER: &str = "--time-limit=10m";
 
 fn json(path: &Path) -> Json {
     let text = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -40,24 +31,33 @@ fn phases(place: &Place) -> Vec<String> {
 fn a_run_ends_with_a_verdict_and_leaves_its_files() {
     let _turn = turn();
     for place in Place::all() {
-        let mut command = place.command(SHORT);
-        // Fewer than its clients need: it has to ask for more.
-        limit_files(&mut command, 64, None);
-        let done = Running::start(command).end().expect(0);
-        place.expect_nobody();
+        let run_for = |limit: &str| {
+            let mut command = place.command(&[GENTLE, &[limit]].concat());
+            // Fewer than its clients need: it has to ask for more.
+            limit_files(&mut command, 64, None);
+            let done = Running::start(command).end();
+            place.expect_nobody();
+            done
+        };
+        let mut done = run_for("--time-limit=6s");
+        if done.code == 2 {
+            // On a machine with much else to do it may be that nothing gets through in so short a time.
+            done = run_for("--time-limit=60s");
+        }
+        let done = done.expect(0);
         assert!(done.out.starts_with("valid   broker queue, "), "{}", done.out);
         let report = place.latest().canonicalize().expect("it points at the run").join("report.html");
         let store = place.store().canonicalize().expect("a folder of ours");
         assert!(report.starts_with(store.join("broker-queue")), "{}", report.display());
-        for line in ["seed     7", "report   ", "again    riprap test --time-limit=4s "] {
+        for line in ["seed     3", "report   ", "again    riprap test --nemesis=kill:one,partition:one "] {
             assert!(done.out.lines().any(|l| l.starts_with(line)), "{line}\n{}", done.out);
         }
-        assert!(done.err.contains(", seed 7, run "), "{}", done.err);
+        assert!(done.err.contains(", seed 3, run "), "{}", done.err);
         assert!(done.err.lines().any(|line| line.starts_with("main ")), "{}", done.err);
 
         let run = place.latest();
         let link = fs::read_link(&run).expect("a link");
-        assert!(link.is_relative() && link.to_string_lossy().ends_with("Z-7"), "{}", link.display());
+        assert!(link.is_relative() && link.to_string_lossy().ends_with("Z-3"), "{}", link.display());
         for file in ["report.html", "riprap.log", "plots/rate.svg", "plots/latency.svg"] {
             assert!(fs::metadata(run.join(file)).expect(file).len() > 0, "{file}");
         }
@@ -72,8 +72,8 @@ fn a_run_ends_with_a_verdict_and_leaves_its_files() {
 
         let (test, plan, results) =
             (json(&run.join("test.json")), json(&run.join("plan.json")), json(&run.join("results.json")));
-        assert_eq!((&test["seed"], &results["seed"]), (&Json::from(7), &Json::from(7)));
-        assert_eq!((&test["system"], &test["time_limit_ms"]), (&Json::from("broker"), &Json::from(4000)));
+        assert_eq!((&test["seed"], &results["seed"]), (&Json::from(3), &Json::from(3)));
+        assert_eq!((&test["system"], &test["rate_hz"]), (&Json::from("broker"), &Json::from(100.0)));
         let planned: BTreeSet<&str> = plan["faults"]
             .as_array()
             .expect("a list")
@@ -99,7 +99,7 @@ fn a_run_ends_with_a_verdict_and_leaves_its_files() {
 fn an_interrupted_run_heals_drains_and_judges() {
     let _turn = turn();
     let place = Place::mine();
-    let run = place.run(&[LONG, &["--json"]].concat());
+    let run = place.run(&[GENTLE, &[FOREVER, "--json"]].concat());
     place.await_sends(5);
     run.signal(libc::SIGINT);
     let done = run.end().expect(2);
@@ -122,7 +122,7 @@ fn an_interrupted_run_heals_drains_and_judges() {
 fn a_killed_run_leaves_a_history_and_nothing_else() {
     let _turn = turn();
     let place = Place::mine();
-    let run = place.run(LONG);
+    let run = place.run(&[GENTLE, &[FOREVER]].concat());
     place.await_sends(5);
     assert!(place.processes().len() >= 5, "outer, supervisor, harness, brokers: {:?}", place.processes());
     run.signal(libc::SIGKILL);
@@ -145,7 +145,7 @@ fn a_run_that_is_killed_at_once_leaves_nobody() {
     let _turn = turn();
     for wait_ms in [0, 30, 100, 300] {
         let place = Place::mine();
-        let run = place.run(LONG);
+        let run = place.run(&[GENTLE, &[FOREVER]].concat());
         std::thread::sleep(Duration::from_millis(wait_ms));
         run.signal(libc::SIGKILL);
         place.expect_nobody();
@@ -157,7 +157,7 @@ fn a_run_that_is_killed_at_once_leaves_nobody() {
 fn an_impatient_user_ends_everything_at_once() {
     let _turn = turn();
     let place = Place::mine();
-    let run = place.run(LONG);
+    let run = place.run(&[GENTLE, &[FOREVER]].concat());
     place.await_sends(1);
     run.signal(libc::SIGTERM);
     await_some("the first signal's effect", Duration::from_secs(60), || {

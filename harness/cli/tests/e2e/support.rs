@@ -19,15 +19,15 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The user that has no rights, by the number that every system gives it.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// The flags of a run that is short, and not busy: runs share the machine with other tests.
-pub(crate) const SHORT: &[&str] = &[
+/// The flags of a run that is gentle to a machine with much else to do: few clients, and faults that leave a majority.
+pub(crate) const GENTLE: &[&str] = &[
     "test",
-    "--time-limit=4s",
+    "--nemesis=kill:one,partition:one",
     "--fault-time=1s",
-    "--quiet-time=1s",
+    "--quiet-time=4s",
     "--rate=100",
-    "--concurrency=4",
-    "--seed=7",
+    "--concurrency=8",
+    "--seed=3",
 ];
 
 /// How the program ended.

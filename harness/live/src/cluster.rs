@@ -87,8 +87,11 @@ impl LiveCluster {
                     left.pop();
                 }
                 Err(why) => {
-                    if let Ok(NodeState::Down(how)) = self.state(node) {
-                        return Err(format!("{node} is down: {how}"));
+                    // Any: it may be that this one waits for one that is down.
+                    for node in self.nodes() {
+                        if let Ok(NodeState::Down(how)) = self.state(node) {
+                            return Err(format!("{node} is down: {how}"));
+                        }
                     }
                     if Instant::now() >= deadline {
                         return Err(format!("not within {limit:?}: {why}"));

@@ -48,8 +48,22 @@ pub(crate) struct Running {
 
 /// The program, with nothing to read, in a folder where it finds nothing.
 pub(crate) fn program<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_riprap"));
+    program_at(Path::new(env!("CARGO_BIN_EXE_riprap")), args)
+}
+
+fn program_at<S: AsRef<OsStr>>(binary: &Path, args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(binary);
     command.args(args).current_dir("/").stdin(Stdio::null());
+    // A shell lets what it runs in the background ignore ^C, and so would we, and then the program.
+    // SAFETY: between fork and exec the closure makes system calls that touch no memory.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
     command
 }
 
@@ -231,8 +245,7 @@ impl Place {
 
     /// The program with these arguments, as the place's user.
     pub(crate) fn program<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(self.binary());
-        command.args(args).current_dir("/").stdin(Stdio::null());
+        let mut command = program_at(&self.binary(), args);
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

@@ -13,16 +13,26 @@ use std::process::Command;
 #[test]
 fn a_store_that_cannot_be_made() {
     let _turn = turn();
-    let mine = Place::mine();
-    fs::remove_dir(mine.store()).expect("an empty folder of ours");
-    fs::write(mine.store(), "").expect("a file in a folder of ours");
-    // Root may write everywhere.
-    let nobodys = Place::of((myself() == 0).then_some(NOBODY));
-    fs::set_permissions(nobodys.store(), fs::Permissions::from_mode(0o555)).expect("permissions of our own");
-    for (place, expected) in [(&mine, "Not a directory"), (&nobodys, "Permission denied")] {
-        let done = place.run(GENTLE).end().expect(255);
+    let file = Place::mine();
+    fs::remove_dir(file.store()).expect("an empty folder of ours");
+    fs::write(file.store(), "").expect("a file in a folder of ours");
+    // Root may write everywhere, and everybody, as root of a sandbox, where they own the folder.
+    let (closed, closed_store) = if myself() == 0 {
+        let place = Place::of(Some(NOBODY));
+        fs::set_permissions(place.store(), fs::Permissions::from_mode(0o555))
+            .expect("permissions of our own");
+        let store = place.store();
+        (place, store)
+    } else {
+        (Place::mine(), "/riprap-test-store".into())
+    };
+    for (place, store, expected) in
+        [(&file, file.store(), "Not a directory"), (&closed, closed_store, "Permission denied")]
+    {
+        let to_store = format!("--store={}", store.display());
+        let done = Running::start(place.program([GENTLE, &[&to_store]].concat())).end().expect(255);
         let line = done.only_line();
-        let start = format!("create {}", place.store().display());
+        let start = format!("create {}", store.display());
         assert!(line.starts_with(&start) && line.contains(expected), "{line}");
         place.expect_nobody();
     }

@@ -36,7 +36,7 @@ use world::{At, MS, Physics, World};
 const FAILS_WITHIN_OPERATIONS: u64 = 50;
 
 /// A cluster is larger than a partition's replicas in one of so many seeds.
-const FIVE_BROKERS_ONE_IN: u64 = 4;
+const FIVE_BROKERS_ONE_IN: u64 = 2;
 
 /// One run: a cluster, its clients, what they saw.
 struct Run {
@@ -126,7 +126,7 @@ impl Run {
     fn break_something(&mut self, draws: &mut Draws) {
         let one = self.brokers[draws.next_u64("which") as usize % self.brokers.len()];
         let others: Vec<At> = self.brokers.iter().copied().filter(|at| *at != one).collect();
-        match draws.next_u64("what") % 10 {
+        match draws.next_u64("what") % 11 {
             0 | 1 if self.world.is_up(one) => self.world.kill(one),
             2 if self.world.is_up(one) => self.world.power_fail(one),
             3 => {
@@ -140,12 +140,16 @@ impl Run {
                 self.world.note(one, "is cut off from the other brokers");
                 others.iter().for_each(|other| self.world.cut(one, *other));
             }
-            6 => {
-                self.world.note(one, &format!("is cut off from {:?}", others[0]));
-                self.world.cut(one, others[0]);
+            6 | 7 => {
+                // With five brokers both followers of a partition, while the quorum goes on.
+                let from = draws.next_u64("from") as usize;
+                for other in [others[from % others.len()], others[(from + 1) % others.len()]] {
+                    self.world.note(one, &format!("is cut off from {other:?}"));
+                    self.world.cut(one, other);
+                }
             }
-            7 => self.world.pause(one),
-            8 if self.world.is_up(one) => {
+            8 => self.world.pause(one),
+            9 if self.world.is_up(one) => {
                 let in_operations = draws.next_u64("operation") % FAILS_WITHIN_OPERATIONS;
                 let operation = self.world.disk(one).operations() + in_operations;
                 self.world.disk(one).fail_operation(operation);

@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// How long an act of the nemesis may take: it starts processes and waits for probes, on a machine that may be loaded.
 const NEMESIS_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The most keys that a reason names: the report has the history for all.
+const SHOWN_KEYS: usize = 8;
+
 /// The part of a run that makes history.
 pub(super) struct Main<'a> {
     cluster: Arc<LiveCluster>,
@@ -112,9 +115,12 @@ impl<'a> Main<'a> {
                 .merge(Verdict::unknown("recovery", format!("the cluster does not serve again: {why}")));
         }
         if !pending.is_empty() {
-            let keys: Vec<String> = pending.iter().take(8).map(ToString::to_string).collect();
+            let mut keys: Vec<String> = pending.iter().take(SHOWN_KEYS).map(ToString::to_string).collect();
+            if pending.len() > SHOWN_KEYS {
+                keys.push("...".to_owned());
+            }
             let why = format!(
-                "{} keys were not read to their ends in {:.1} s (keys {} ...)",
+                "{} keys were not read to their ends in {:.1} s: {}",
                 pending.len(),
                 drain_time.as_secs_f64(),
                 keys.join(", ")

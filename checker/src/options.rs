@@ -34,6 +34,15 @@ pub enum Guarantees {
     Jepsen,
 }
 
+impl From<riprap_core::Isolation> for Isolation {
+    fn from(asked: riprap_core::Isolation) -> Isolation {
+        match asked {
+            riprap_core::Isolation::ReadCommitted => Isolation::ReadCommitted,
+            riprap_core::Isolation::ReadUncommitted => Isolation::ReadUncommitted,
+        }
+    }
+}
+
 macro_rules! words {
     ($type:ty, $what:literal, $($word:literal => $variant:expr),*) => {
         impl $type {

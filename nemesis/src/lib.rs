@@ -108,7 +108,7 @@ mod tests {
         check("partition", 1, Err("fault `partition` needs more than 1 nodes"));
     }
 
-    /// House rules: sorted, documented, and nothing that a shape draws is out of the cluster.
+    /// House rules: sorted and documented.
     #[test]
     fn the_registry_is_sorted_and_documented() {
         assert!(ALL.windows(2).all(|pair| pair[0].info().name < pair[1].info().name));

@@ -18,7 +18,9 @@ use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
 use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
-use riprap_core::client::{ClientConfig, ClientLog, Isolation, LocalFuture, Log, LogError, Polled, Progress};
+use riprap_core::client::{
+    ClientConfig, ClientLog, Isolation, LocalFuture, Log, LogError, Polled, Progress, block_on,
+};
 use riprap_core::op::{Key, Offset, Rebalance, Value};
 use riprap_core::system::ErrorRule;
 use std::collections::{BTreeMap, BTreeSet};
@@ -385,14 +387,13 @@ fn code_name(code: RDKafkaErrorCode) -> String {
 /// Whether an error only says that a connection is gone, or that nothing is there yet.
 fn is_connection_trouble(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{
-        AllBrokersDown, BrokerTransportFailure, OperationTimedOut, PollExceeded, Resolve, UnknownPartition,
-        UnknownTopic, UnknownTopicOrPartition,
+        AllBrokersDown, BrokerTransportFailure, OperationTimedOut, Resolve, UnknownPartition, UnknownTopic,
+        UnknownTopicOrPartition,
     };
     match error.rdkafka_error_code() {
         // A topic that was just made is not known everywhere at once; librdkafka goes on asking.
         Some(UnknownTopicOrPartition | UnknownTopic | UnknownPartition) => true,
         Some(AllBrokersDown | BrokerTransportFailure | OperationTimedOut | Resolve) => true,
-        Some(PollExceeded) => false,
         _ => false,
     }
 }
@@ -480,25 +481,6 @@ fn start_from_committed(consumer: &BaseConsumer<Rebalances>, list: &mut TopicPar
         };
         let set = list.set_partition_offset(part.topic(), part.partition(), offset);
         set.expect("the answer names what was asked for");
-    }
-}
-
-/// Waits for one of librdkafka's own futures, which its background thread completes.
-fn block_on<F: Future>(future: F) -> F::Output {
-    use std::task::{Context, Poll, Wake, Waker};
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = std::pin::pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
     }
 }
 

@@ -10,7 +10,7 @@ mod queue;
 pub use drain::{Drain, PHASE, was_drained};
 
 use riprap_checker::Options;
-use riprap_core::client::{Client, ClientConfig, ClientLog, Isolation, Log, LogError, SubscribeVia};
+use riprap_core::client::{Client, ClientConfig, ClientLog, Log, LogError, SubscribeVia};
 use riprap_core::generator::BoxedGenerator;
 use riprap_core::plan::TestConfig;
 use riprap_core::system::CLIENT_SETTING;
@@ -74,10 +74,7 @@ pub fn find(name: &str) -> Option<&'static dyn Workload> {
 /// The checker's options for what a run promised.
 fn options(config: &TestConfig) -> Options {
     Options {
-        isolation: match config.isolation {
-            Isolation::ReadCommitted => riprap_checker::Isolation::ReadCommitted,
-            Isolation::ReadUncommitted => riprap_checker::Isolation::ReadUncommitted,
-        },
+        isolation: config.isolation.into(),
         via: if config.sub_via.contains(&SubscribeVia::Subscribe) {
             riprap_checker::Via::Subscribe
         } else {

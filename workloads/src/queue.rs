@@ -88,7 +88,6 @@ impl Workload for Queue {
             bootstrap: shared.bootstrap.clone(),
             acks: config.acks.clone(),
             idempotence: config.idempotence,
-            transactional_id: None,
             isolation: config.isolation,
             group_id: "riprap".to_owned(),
             partitions_per_topic: PARTITIONS_PER_TOPIC,

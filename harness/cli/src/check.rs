@@ -17,10 +17,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     // Other tools' histories do not mark their phases; they are taken to be whole, unless their last line is cut.
     let drained = own.unwrap_or(loaded.dropped.is_none());
     let options = Options {
-        isolation: match Isolation::from(args.isolation) {
-            Isolation::ReadCommitted => riprap_checker::Isolation::ReadCommitted,
-            Isolation::ReadUncommitted => riprap_checker::Isolation::ReadUncommitted,
-        },
+        isolation: Isolation::from(args.isolation).into(),
         via: if args.sub_via == SubViaArg::Subscribe { Via::Subscribe } else { Via::Assign },
         guarantees: args.guarantees.into(),
         acks_all: args.acks == "all",

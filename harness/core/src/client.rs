@@ -8,8 +8,10 @@ use crate::op::{Extra, Key, Kind, Offset, Op, OpValue, Reads, Rebalance, Value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -78,8 +80,6 @@ pub struct ClientConfig {
     pub acks: String,
     /// Whether the producer is idempotent.
     pub idempotence: bool,
-    /// The transactional id, if the client writes in transactions.
-    pub transactional_id: Option<String>,
     /// What polls see.
     pub isolation: Isolation,
     /// The consumer group.
@@ -181,4 +181,22 @@ pub struct Completion {
 pub trait Client {
     /// Carries out an invocation. It never fails to answer: what went wrong is the completion's error.
     fn invoke<'a>(&'a mut self, op: &'a Op) -> LocalFuture<'a, Completion>;
+}
+
+/// Waits for a future on this thread, which has nothing else to do meanwhile.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

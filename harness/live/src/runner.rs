@@ -5,7 +5,7 @@
 //! and the history. An op that takes too long is completed as `info`; its thread is left to end by itself, and whatever
 //! it still answers is ignored.
 
-use riprap_core::client::{Client, Completion};
+use riprap_core::client::{Client, Completion, block_on};
 use riprap_core::generator::{BoxedGenerator, Thread, then};
 use riprap_core::interpreter::{Interpreter, Next};
 use riprap_core::op::{Extra, Kind, Op, OpError, OpValue, Process};
@@ -13,11 +13,9 @@ use riprap_core::{F, History};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -338,24 +336,6 @@ fn serve_nemesis(
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
-}
-
-/// Runs a future on this thread, which has nothing else to do.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! A coordinator loads its partition when the leadership begins, once all that was in the log by then is committed; what
 //! it wants to remember is appended as with acks=all; it resigns when the leadership ends.
 
-use crate::config::BrokerConfig;
 use crate::connection::ReplyTo;
 use crate::controller::{ControlRequest, ControlResponse};
 use crate::group::{AppendToken, Coordinator, GroupConfig, Output, Record, Response};
@@ -60,7 +59,7 @@ pub(crate) struct Coordinators {
 }
 
 impl Coordinators {
-    pub(crate) fn new(_config: &BrokerConfig) -> Coordinators {
+    pub(crate) fn new() -> Coordinators {
         Coordinators {
             config: GroupConfig::default(),
             led: BTreeMap::new(),

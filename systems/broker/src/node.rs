@@ -151,7 +151,7 @@ impl Running {
             replicas: Replicas::new(&config),
             waiting: Waiting::default(),
             producer_ids: ProducerIds::default(),
-            coordinators: Coordinators::new(&config),
+            coordinators: Coordinators::new(),
             quorum_is_due: true,
             is_over: false,
             config,

@@ -71,8 +71,7 @@ impl<'a> Main<'a> {
     /// Main, heal, drain, check.
     pub(super) fn phases(&mut self, test: &Test) -> Result<(History, Verdict), Failure> {
         let config = &test.config;
-        let time_limit = Duration::from_millis(config.time_limit_ms);
-        self.begin("main", Some(time_limit))?;
+        self.begin("main", Some(Duration::from_millis(config.time_limit_ms)))?;
         self.generate(main_generator(test))?;
         let cut_short = self.stop.swap(false, Ordering::Relaxed);
         if cut_short {
@@ -95,7 +94,7 @@ impl<'a> Main<'a> {
         self.begin("drain", Some(drain_limit))?;
         let (generator, drain) = test.workload.final_generator(config, self.runner.history());
         let drain_began = Instant::now();
-        self.generate(time_limit_or_end(drain_limit, generator))?;
+        self.generate(time_limit(config.drain_limit_ms * 1_000_000, generator))?;
         let (pending, drain_time) = (drain.pending(), drain_began.elapsed());
         self.begin(if pending.is_empty() { "drained" } else { "undrained" }, None)?;
 
@@ -194,10 +193,6 @@ impl Generator for Schedule {
 
 fn heal_draft(info: &FaultInfo) -> Draft {
     Draft::new(F::from_name(info.heal_f), OpValue::None)
-}
-
-fn time_limit_or_end(limit: Duration, generator: BoxedGenerator) -> BoxedGenerator {
-    time_limit(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), generator)
 }
 
 fn make_client(test: &Test, cluster: &LiveCluster, run: &Arc<RunDir>) -> MakeClient {

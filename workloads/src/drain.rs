@@ -5,25 +5,11 @@
 //! end of every key. What goes wrong is tried again, from the beginning if the client was lost, until the caller's time
 //! is over.
 
-use riprap_core::History;
 use riprap_core::generator::{Ask, BoxedGenerator, Context, Draft, Generator, Offer, Thread, clients};
-use riprap_core::history::OpRef;
 use riprap_core::op::{F, Key, Kind, Mop, Op, OpValue};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-
-/// The `f` of the nemesis' ops that mark where a phase begins; the value is the phase's name.
-pub const PHASE: &str = "phase";
-
-/// Whether the history tells that its keys were read to their ends: `None` if it does not mark its phases at all, as
-/// those of other tools.
-pub fn was_drained(history: &History) -> Option<bool> {
-    let mut phases = history.ops().filter(|op| op.f().name() == PHASE).peekable();
-    phases.peek()?;
-    let says_drained = |op: OpRef<'_>| op.json().is_some_and(|json| json.as_str() == Some("drained"));
-    Some(phases.any(says_drained))
-}
 
 /// How far the final reads are.
 #[derive(Clone, Debug, Default)]

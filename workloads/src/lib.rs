@@ -7,7 +7,7 @@
 mod drain;
 mod queue;
 
-pub use drain::{Drain, PHASE, was_drained};
+pub use drain::Drain;
 
 use riprap_checker::Options;
 use riprap_core::client::{Client, ClientConfig, ClientLog, Log, LogError, SubscribeVia};

@@ -5,6 +5,7 @@ use crate::{Failure, print, say};
 use riprap_checker::{Options, Verdict, Via, check, read_history};
 use riprap_core::client::Isolation;
 use riprap_core::fault::FaultInfo;
+use riprap_core::phase;
 use riprap_results::{Faults, Paint, json_text, summary};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
@@ -13,7 +14,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     if let Some(dropped) = &loaded.dropped {
         say(&format!("{}: {dropped}", args.history.display()));
     }
-    let own = riprap_workloads::was_drained(&loaded.history);
+    let own = phase::was_drained(&loaded.history);
     // Other tools' histories do not mark their phases; they are taken to be whole, unless their last line is cut.
     let drained = own.unwrap_or(loaded.dropped.is_none());
     let options = Options {
@@ -36,6 +37,12 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     }
     if !drained {
         verdict = verdict.merge(not_drained());
+    }
+    if phase::marks(&loaded.history).any(|(_, name)| name == phase::UNRECOVERED) {
+        verdict = verdict.merge(Verdict::unknown("recovery", "the cluster did not serve again in time"));
+    }
+    if let Some(why) = phase::cut_short(&loaded.history) {
+        verdict = verdict.merge(Verdict::unknown("interrupted", why));
     }
     if args.json {
         print(&json_text(&verdict))?;

@@ -5,9 +5,9 @@
 //! writes.
 
 use riprap_core::F;
+use riprap_core::phase::PHASE;
 use riprap_core::system::DefectInfo;
 use riprap_nemesis::parse as parse_faults;
-use riprap_workloads::PHASE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Ops, histories, generators, clients, clusters, the interpreter and the plan: the words that every other part of
 //! riprap speaks, and nothing that knows a system, a fault or a checker by name.
 //!
-//! Reading order: [`op`] and [`history`] (what happened), [`client`] and [`system`] (who it happens to), [`cluster`]
+//! Reading order: [`op`], [`history`] and [`phase`] (what happened), [`client`] and [`system`] (who it happens to), [`cluster`]
 //! and [`fault`] (what is done to it), [`generator`] and [`interpreter`] (what to do next), [`plan`] (one run).
 
 pub mod client;
@@ -11,6 +11,7 @@ pub mod generator;
 pub mod history;
 pub mod interpreter;
 pub mod op;
+pub mod phase;
 pub mod plan;
 pub mod seed;
 pub mod system;

@@ -10,12 +10,13 @@ use riprap_core::generator::{
     time_limit,
 };
 use riprap_core::op::{Extra, F, Kind, Op, OpValue, Process};
+use riprap_core::phase::{self, PHASE};
 use riprap_core::plan::FaultEvent;
 use riprap_core::{History, Seed};
 use riprap_live::cluster::LiveCluster;
 use riprap_live::runner::{Happening, Limits, MakeClient, Runner, Strike};
 use riprap_results::{Faults, HistoryWriter, Phase, Progress, RunDir};
-use riprap_workloads::{PHASE, Shared};
+use riprap_workloads::Shared;
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -71,16 +72,16 @@ impl<'a> Main<'a> {
     /// Main, heal, drain, check.
     pub(super) fn phases(&mut self, test: &Test) -> Result<(History, Verdict), Failure> {
         let config = &test.config;
-        self.begin("main", Some(Duration::from_millis(config.time_limit_ms)))?;
+        self.begin(phase::MAIN, Duration::from_millis(config.time_limit_ms))?;
         self.generate(main_generator(test))?;
-        let cut_short = self.stop.swap(false, Ordering::Relaxed);
-        if cut_short {
+        if self.stop.swap(false, Ordering::Relaxed) {
             let note = "riprap: interrupted: healing, then reading what is there; again to stop at once";
             self.progress.borrow_mut().note(note);
+            self.mark(phase::INTERRUPTED)?;
         }
 
         let recovery_limit = Duration::from_millis(config.recovery_limit_ms);
-        self.begin("heal", Some(recovery_limit))?;
+        self.begin(phase::HEAL, recovery_limit)?;
         let heals = test.faults.iter().map(|(fault, _)| nemesis(once(heal_draft(fault.info())))).collect();
         self.runner.run_to_end(phases(heals)).map_err(Failure::harness)?;
         let healed = Instant::now();
@@ -89,14 +90,20 @@ impl<'a> Main<'a> {
             self.stop.load(Ordering::Relaxed)
         });
         let recovery = healed.elapsed();
+        if recovered.is_err() {
+            self.mark(phase::UNRECOVERED)?;
+        }
 
         let drain_limit = Duration::from_millis(config.drain_limit_ms);
-        self.begin("drain", Some(drain_limit))?;
+        self.begin(phase::DRAIN, drain_limit)?;
         let (generator, drain) = test.workload.final_generator(config, self.runner.history());
         let drain_began = Instant::now();
         self.generate(time_limit(config.drain_limit_ms * 1_000_000, generator))?;
         let (pending, drain_time) = (drain.pending(), drain_began.elapsed());
-        self.begin(if pending.is_empty() { "drained" } else { "undrained" }, None)?;
+        if self.stop.load(Ordering::Relaxed) {
+            self.mark(phase::INTERRUPTED)?;
+        }
+        self.mark(if pending.is_empty() { phase::DRAINED } else { phase::UNDRAINED })?;
 
         self.progress.borrow_mut().phase("check", None);
         let history = self.runner.history();
@@ -126,12 +133,7 @@ impl<'a> Main<'a> {
             );
             verdict = verdict.merge(Verdict::unknown("drain", why));
         }
-        let interrupted = match (cut_short, self.stop.load(Ordering::Relaxed)) {
-            (true, _) => Some("the main phase was cut short"),
-            (false, true) => Some("the final reads were cut short"),
-            (false, false) => None,
-        };
-        if let Some(why) = interrupted {
+        if let Some(why) = phase::cut_short(history) {
             verdict = verdict.merge(Verdict::unknown("interrupted", why));
         }
         let liveness = json!({
@@ -147,11 +149,13 @@ impl<'a> Main<'a> {
         Ok((history.clone(), verdict))
     }
 
-    fn begin(&mut self, phase: &str, limit: Option<Duration>) -> Result<(), Failure> {
-        if limit.is_some() {
-            self.progress.borrow_mut().phase(phase, limit);
-        }
-        let mark = Draft::new(F::Other(PHASE.into()), OpValue::Json(phase.into()));
+    fn begin(&mut self, phase: &str, limit: Duration) -> Result<(), Failure> {
+        self.progress.borrow_mut().phase(phase, Some(limit));
+        self.mark(phase)
+    }
+
+    fn mark(&mut self, name: &str) -> Result<(), Failure> {
+        let mark = Draft::new(F::Other(PHASE.into()), OpValue::Json(name.into()));
         self.runner.run_to_end(nemesis(once(mark))).map_err(Failure::harness)
     }
 
@@ -295,13 +299,12 @@ fn observe_op(
     Ok(())
 }
 
-/// The phases that the history marks; each ends where the next begins.
+/// The phases that the history marks; each ends where the next begins, or the final reads end. Other marks are about
+/// a moment.
 fn phase_list(history: &History) -> Vec<Phase> {
-    let marks: Vec<(i64, &str)> = history
-        .ops()
-        .filter(|op| op.f().name() == PHASE && op.kind() == Kind::Invoke)
-        .filter_map(|op| Some((op.time_ns(), op.json()?.as_str()?)))
-        .collect();
+    let bounds = [phase::MAIN, phase::HEAL, phase::DRAIN, phase::DRAINED, phase::UNDRAINED];
+    let marks = phase::marks(history).filter(|(_, name)| bounds.contains(name));
+    let marks: Vec<(i64, &str)> = marks.map(|(op, name)| (op.time_ns(), name)).collect();
     let pairs = marks.windows(2);
     pairs.map(|pair| Phase { name: pair[0].1.to_owned(), from_ns: pair[0].0, until_ns: pair[1].0 }).collect()
 }
@@ -386,6 +389,20 @@ mod tests {
         check(&[(0, "main")], &[]);
         check(
             &[(0, "main"), (100, "heal"), (150, "drain"), (170, "drained")],
+            &[("main", 0, 100), ("heal", 100, 150), ("drain", 150, 170)],
+        );
+        // What is said of a phase is none, nor is what another version says.
+        check(
+            &[
+                (0, "main"),
+                (99, "interrupted"),
+                (100, "heal"),
+                (149, "unrecovered"),
+                (150, "drain"),
+                (160, "intermission"),
+                (169, "interrupted"),
+                (170, "undrained"),
+            ],
             &[("main", 0, 100), ("heal", 100, 150), ("drain", 150, 170)],
         );
     }

@@ -87,6 +87,12 @@ fn a_history_is_judged_whatever_it_comes_in() {
         ("h.jsonl", own(GOOD, Some("undrained")), 2),
         ("h.jsonl", own(GOOD, None), 2),
         ("h.jsonl", own(LOST, None), 1),
+        // It was read to its end, but the user had cut it short, or the cluster did not serve again.
+        ("h.jsonl", own_marked(GOOD, &["interrupted", "heal", "drain", "drained"]), 2),
+        ("h.jsonl", own_marked(LOST, &["interrupted", "heal", "drain", "drained"]), 1),
+        ("h.jsonl", own_marked(GOOD, &["heal", "drain", "interrupted", "drained"]), 2),
+        ("h.jsonl", own_marked(GOOD, &["heal", "unrecovered", "drain", "drained"]), 2),
+        ("h.jsonl", own_marked(GOOD, &["intermission", "heal", "drain", "drained"]), 0),
     ] {
         let (_folder, path) = file(name, &content);
         let text = check(&path, &[]).expect(code);
@@ -107,7 +113,12 @@ fn a_history_is_judged_whatever_it_comes_in() {
 
 /// A history as riprap leaves it: its main phase, and how the final reads ended.
 fn own(ops: &str, end: Option<&str>) -> Vec<u8> {
-    let end = end.map(|end| phase(100, end)).unwrap_or_default();
+    own_marked(ops, end.as_slice())
+}
+
+/// A history as riprap leaves it: its main phase, and these marks behind it.
+fn own_marked(ops: &str, marks: &[&str]) -> Vec<u8> {
+    let end: String = (50..).zip(marks).map(|(n, name)| phase(2 * n, name)).collect();
     // Op 3 becomes op 13, so that a phase begins before and after.
     let ops = ops.replace("\"index\":", "\"index\":1").replace("\"time\":", "\"time\":1");
     format!("{}{ops}{end}", phase(0, "main")).into_bytes()

@@ -20,7 +20,7 @@ use crate::parallel;
 use numbering::Numbering;
 use riprap_core::History;
 use riprap_core::history::{MopRef, OpRef};
-use riprap_core::op::{F, Key, Kind, Offset, Process, Value};
+use riprap_core::op::{F, Key, Kind, Offset, Process, Txn as Outcome, Value};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -40,7 +40,7 @@ pub(crate) struct Txn {
     pub(crate) row: u32,
     /// The row whose micro-operations tell what it did.
     pub(crate) told: u32,
-    /// What became of it.
+    /// What became of it; where its completion does not know but the outcome of its transaction is told, that.
     pub(crate) kind: Kind,
 }
 
@@ -133,6 +133,18 @@ impl<'h> Index<'h> {
 
     pub(crate) fn txn_op(&self, txn: TxnId) -> OpRef<'h> {
         self.history.op(self.txns[txn as usize].row as usize)
+    }
+
+    /// The transaction that an op is the beginning or the end of; `None` if it is not one of sends and polls.
+    pub(crate) fn txn_of(&self, op: OpRef<'_>) -> Option<TxnId> {
+        let row = match op.kind() {
+            Kind::Invoke => op.partner().unwrap_or(op).row(),
+            _ => op.row(),
+        };
+        let completed = self.completions().end as usize;
+        let (ended, open) = self.txns.split_at(completed);
+        let find = |txns: &[Txn]| txns.binary_search_by_key(&(row as u32), |txn| txn.row).ok();
+        find(ended).or_else(|| find(open).map(|at| completed + at)).map(|txn| txn as TxnId)
     }
 
     /// The number of the op by which a transaction is known.
@@ -406,13 +418,22 @@ fn txns(history: &History) -> Vec<Txn> {
                 Some(invocation) if op.mops().len() == 0 => invocation.row() as u32,
                 _ => row,
             };
-            txns.push(Txn { row, told, kind: op.kind() });
+            txns.push(Txn { row, told, kind: fate(op) });
         } else if partner.is_none() {
             open.push(Txn { row, told: row, kind: Kind::Invoke });
         }
     }
     txns.append(&mut open);
     txns
+}
+
+/// What became of a completed op: an `info` may still tell how its transaction ended.
+pub(crate) fn fate(op: OpRef<'_>) -> Kind {
+    match (op.kind(), op.outcome()) {
+        (Kind::Info, Some(Outcome::COMMITTED)) => Kind::Ok,
+        (Kind::Info, Some(Outcome::ABORTED)) => Kind::Fail,
+        (kind, _) => kind,
+    }
 }
 
 /// What is known of a key before its columns are laid out.

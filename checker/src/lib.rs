@@ -26,7 +26,7 @@ mod stats;
 mod verdict;
 
 pub use edn::{read_edn, write_edn_op};
-pub use options::{Guarantees, Isolation, Options, Via};
+pub use options::{DEFAULT_PROGRESS_LIMIT_NS, Guarantees, Isolation, Options, Via};
 pub use read::{HistoryError, Loaded, read_history};
 pub use verdict::{Anomaly, Example, Kinds, Severity, Stats, Valid, Verdict};
 

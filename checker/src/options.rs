@@ -71,6 +71,10 @@ words!(Isolation, "isolation level",
 words!(Via, "way to subscribe", "assign" => Via::Assign, "subscribe" => Via::Subscribe);
 words!(Guarantees, "guarantees", "riprap" => Guarantees::Riprap, "jepsen" => Guarantees::Jepsen);
 
+/// Longer than a whole cluster of this kind is busy with itself: Kafka drops a follower that lags after 30 s
+/// (`replica.lag.time.max.ms`), and until then writes may wait for it.
+pub const DEFAULT_PROGRESS_LIMIT_NS: u64 = 30_000_000_000;
+
 /// What the run asked for, and how it is to be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -86,8 +90,12 @@ pub struct Options {
     pub idempotent: bool,
     /// Whether the order of writes in a log counts as a dependency between their transactions.
     pub ww: bool,
+    /// Whether a read that stopped before a value counts as having come before its writer.
+    pub rw: bool,
     /// Whether every key was read to its end at the end: if not, a record that nobody read yet is no fault.
     pub drained: bool,
+    /// How long nothing must move, once the cluster is whole, for a producer or a consumer to be stuck.
+    pub progress_limit_ns: u64,
     /// Whether a history without acknowledged sends, or without polls that returned, is `unknown`.
     pub vacuity: bool,
     /// Whether every occurrence is told, rather than the worst few.
@@ -103,7 +111,9 @@ impl Default for Options {
             acks_all: true,
             idempotent: true,
             ww: true,
+            rw: false,
             drained: true,
+            progress_limit_ns: DEFAULT_PROGRESS_LIMIT_NS,
             vacuity: true,
             all_examples: false,
         }

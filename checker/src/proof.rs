@@ -3,7 +3,7 @@
 
 use crate::index::{Index, NONE, Sight, TxnId, ValueId};
 use crate::verdict::Example;
-use riprap_core::history::write_op;
+use riprap_core::history::{OpRef, write_op};
 use riprap_core::op::{Key, Mop, Offset, Op, OpValue, Value};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Proof<'i, 'h> {
     index: &'i Index<'h>,
     txns: BTreeMap<TxnId, Kept>,
+    /// The rows of other ops, which are kept whole.
+    others: BTreeSet<usize>,
     /// Whether the ops are shown; if not, only named.
     shown: bool,
 }
@@ -25,7 +27,7 @@ struct Kept {
 
 impl<'i, 'h> Proof<'i, 'h> {
     pub(crate) fn new(index: &'i Index<'h>, shown: bool) -> Proof<'i, 'h> {
-        Proof { index, txns: BTreeMap::new(), shown }
+        Proof { index, txns: BTreeMap::new(), others: BTreeSet::new(), shown }
     }
 
     /// The send of this value, if anybody sent it, and what shows that it was committed.
@@ -53,6 +55,18 @@ impl<'i, 'h> Proof<'i, 'h> {
     /// What this transaction read of this value.
     pub(crate) fn read_by(&mut self, txn: TxnId, value: ValueId) {
         self.txns.entry(txn).or_default().reads.insert(value);
+    }
+
+    /// That this op was done. Of a transaction no send and no read is kept for it.
+    pub(crate) fn done(&mut self, op: OpRef<'_>) {
+        match self.index.txn_of(op) {
+            Some(txn) => {
+                self.txns.entry(txn).or_default();
+            }
+            None => {
+                self.others.insert(op.row());
+            }
+        }
     }
 
     /// What shows that this value is at this place, and was sent by somebody.
@@ -104,7 +118,16 @@ impl<'i, 'h> Proof<'i, 'h> {
             }
             rows.push((op.row(), completed));
         }
+        for row in &self.others {
+            let op = self.index.history.op(*row);
+            ops.push(op.index());
+            if self.shown {
+                rows.extend(op.partner().map(|partner| (partner.row(), partner.to_op())));
+                rows.push((*row, op.to_op()));
+            }
+        }
         rows.sort_by_key(|(row, _)| *row);
+        rows.dedup_by_key(|(row, _)| *row);
         ops.sort_unstable();
         let history = rows.iter().map(|(_, op)| line(op)).collect();
         Example { story, key: key.map(|key| key.0), ops, history }

@@ -1,8 +1,8 @@
 //! Every check, by name: `riprap list checkers`, the documentation and the tests read this.
 
 use crate::checks::{
-    aborted_read, cycles, duplicate, inconsistent_offsets, lost_write, phantom_read, poll_order,
-    precommitted_read, send_order, unseen,
+    abort_position, aborted_read, cycles, duplicate, group, inconsistent_offsets, lost_write, phantom_read,
+    poll_order, precommitted_read, send_order, stuck, torn_txn, unseen,
 };
 use crate::index::Index;
 use crate::options::Options;
@@ -41,15 +41,19 @@ impl AnomalyInfo {
 
 /// Every check, sorted by name.
 pub static ALL: &[&CheckerInfo] = &[
+    &abort_position::INFO,
     &aborted_read::INFO,
     &cycles::INFO,
     &duplicate::INFO,
+    &group::INFO,
     &inconsistent_offsets::INFO,
     &lost_write::INFO,
     &phantom_read::INFO,
     &poll_order::INFO,
     &precommitted_read::INFO,
     &send_order::INFO,
+    &stuck::INFO,
+    &torn_txn::INFO,
     &unseen::INFO,
 ];
 

@@ -90,6 +90,8 @@ pub enum Severity {
     Note,
     /// Records came late, early or twice, but they are there and the log agrees with itself.
     Order,
+    /// Nothing moves any more, though the cluster is whole.
+    Progress,
     /// Somebody acted on what was never, or not yet, committed.
     Isolation,
     /// Acknowledged records are gone, multiplied or changed.

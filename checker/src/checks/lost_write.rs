@@ -5,12 +5,13 @@
 //! s5=17@12  s5=18@13  p5:12=17      18 is not: nobody got so far
 //! ```
 //!
-//! The same check proves torn transactions, since one value that was read proves that its whole transaction committed.
+//! One value of a transaction that was read proves that all of it committed, so parts of it may be lost writes; see
+//! `torn_txn.rs` for those whose offset nobody was told.
 //! How far a key was read is the highest place that a value read by an `ok` poll has; a value seen at several places
 //! counts as having been read at the first of them, and must be read if the last is within reach.
 
 use crate::found::Found;
-use crate::index::{Index, NONE, ValueId};
+use crate::index::{Index, NONE, TxnId, ValueId};
 use crate::options::Options;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
@@ -31,14 +32,45 @@ const LOST_WRITE: AnomalyInfo = AnomalyInfo {
     allowed: |options| !options.jepsen() && !options.acks_all,
 };
 
+/// How far each key was read, in the order of [`Index::keys`]: the highest place of a value that an `ok` poll returned.
+pub(super) struct Reach(Vec<Option<u32>>);
+
+impl Reach {
+    pub(super) fn new(index: &Index<'_>) -> Reach {
+        let reach = index.keys.iter().map(|key| {
+            let read = key.value_ids.clone().filter(|value| index.is_read(*value));
+            read.filter_map(|value| Some(index.first_place[value as usize]).filter(|place| *place != NONE))
+                .max()
+        });
+        Reach(reach.collect())
+    }
+
+    /// Whether somebody read as far as this place, if it is one.
+    pub(super) fn is_beyond(&self, index: &Index<'_>, place: u32) -> bool {
+        place != NONE && {
+            let key = index.keys.partition_point(|key| key.places.end <= place);
+            self.0[key].is_some_and(|reach| reach >= place)
+        }
+    }
+
+    /// What shows that somebody read past a value: the value read, its place, and who read it. `None` if nobody did.
+    pub(super) fn shown(&self, index: &Index<'_>, value: ValueId) -> Option<(ValueId, u32, TxnId)> {
+        let place = index.last_place[value as usize];
+        if !self.is_beyond(index, place) {
+            return None;
+        }
+        let key = index.keys.partition_point(|key| key.places.end <= place);
+        let reach = self.0[key].expect("somebody read past the place");
+        let (beyond, reader) = reached(index, reach);
+        Some((beyond, reach, reader))
+    }
+}
+
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
     let mut found = Found::new(options);
-    for key in &index.keys {
-        let read = key.value_ids.clone().filter(|value| index.is_read(*value));
-        let reach = read
-            .filter_map(|value| Some(index.first_place[value as usize]).filter(|place| *place != NONE))
-            .max();
-        let Some(reach) = reach else { continue };
+    let reach = Reach::new(index);
+    for (key, reach) in index.keys.iter().zip(&reach.0) {
+        let Some(reach) = *reach else { continue };
         for value in key.value_ids.clone() {
             let last = index.last_place[value as usize];
             if last == NONE || last > reach || index.is_read(value) {
@@ -46,22 +78,23 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
             }
             let writer = index.writer[value as usize];
             if writer != NONE && index.must_have_committed(writer) {
-                found.add(u64::from(reach - last), (value, reach));
+                found.add(u64::from(reach - last), value);
             }
         }
     }
-    let told = found.tell(&LOST_WRITE, options, index, |(value, reach): (ValueId, u32), mut proof| {
+    let told = found.tell(&LOST_WRITE, options, index, |value: ValueId, mut proof| {
         let key = index.key_of(value).key;
+        let (beyond, at, reader) =
+            reach.shown(index, value).expect("it was found because somebody read past it");
         proof.placed(value, index.last_place[value as usize]);
-        let (beyond, reader) = reached(index, reach);
-        proof.placed(beyond, index.first_place[beyond as usize]);
+        proof.placed(beyond, at);
         proof.read_by(reader, beyond);
         let story = format!(
             "key {key} {} was read by nobody, though op {} read value {} at offset {}",
             index.tell_value(value),
             index.op_index(reader),
             index.value(beyond),
-            index.order_offset[reach as usize],
+            index.order_offset[at as usize],
         );
         proof.example(Some(key), story)
     });
@@ -69,7 +102,7 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
 }
 
 /// A value that was read and is first seen at this place, and who read it.
-fn reached(index: &Index<'_>, place: u32) -> (ValueId, u32) {
+fn reached(index: &Index<'_>, place: u32) -> (ValueId, TxnId) {
     let conflicts = &index.conflicts[index.conflicts.partition_point(|(at, _)| *at < place)..];
     let here = conflicts.iter().take_while(|(at, _)| *at == place).map(|(_, value)| *value);
     let value = here

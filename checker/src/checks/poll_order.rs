@@ -10,6 +10,7 @@
 //! *Within* one op, all its polls count as one. *Between* ops, the last thing that an `ok` op of the process read of the
 //! key is compared with the first thing that its next op reads of it. A key that an `assign` or `subscribe` leaves out
 //! is forgotten, and all are by an assign that goes back to the beginning (Jepsen reports a nonmonotonic poll there).
+//! What a transaction read that was aborted is forgotten too: see `abort_position.rs`.
 //! Keys in the op's rebalance log are not judged within it. A value that has no place, or whose offset another value
 //! claims, says nothing about order.
 
@@ -178,12 +179,15 @@ fn between_ops(index: &Index<'_>, options: &Options) -> Steps {
                     continue;
                 }
                 let position = positions.entry(process).or_default();
+                let aborted = !options.jepsen() && op.was_aborted();
                 for (id, first, last) in &ends {
                     if let Some((before, from)) = position.get(id).copied() {
                         steps.judge(index, Step { before, from, then: txn, to: *first });
                     }
                     if ok {
                         position.insert(*id, (txn, *last));
+                    } else if aborted {
+                        position.remove(id);
                     }
                 }
             }

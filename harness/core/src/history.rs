@@ -13,7 +13,7 @@ pub use build::{Head, OpBuilder};
 pub use form::{FormFault, IllFormed, IllFormedness};
 pub use json::{ReadError, read_jsonl, write_op};
 
-use crate::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Reads, Rebalance, Value};
+use crate::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Reads, Rebalance, Txn, Value};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
@@ -224,6 +224,17 @@ impl<'a> OpRef<'a> {
     /// What the consumer gained and lost during the op.
     pub fn rebalance(self) -> &'a [Rebalance] {
         self.extra().map_or(&[], |extra| &extra.rebalance)
+    }
+
+    /// How its transaction ended, if that is told.
+    pub fn outcome(self) -> Option<&'a str> {
+        self.extra().and_then(|extra| extra.txn.as_ref()).map(|txn| txn.outcome.as_str())
+    }
+
+    /// Whether it was a transaction that was aborted, be it that this was asked for or not.
+    pub fn was_aborted(self) -> bool {
+        self.outcome() == Some(Txn::ABORTED)
+            || self.kind() == Kind::Fail && self.extra().is_some_and(|extra| extra.abort)
     }
 
     /// A copy that stands alone.

@@ -244,8 +244,16 @@ pub struct Rebalance {
 pub struct Txn {
     /// The transactional id.
     pub id: String,
-    /// `committed`, `aborted` or `unknown`.
+    /// [`Txn::COMMITTED`], [`Txn::ABORTED`] or `unknown`.
     pub outcome: String,
+}
+
+impl Txn {
+    /// It took effect, all of it.
+    pub const COMMITTED: &str = "committed";
+    /// It did not, and never will. Such an op is `fail`, be it that an abort was asked for or not; what its polls read
+    /// they read all the same.
+    pub const ABORTED: &str = "aborted";
 }
 
 /// The optional fields of an op: few ops have any.

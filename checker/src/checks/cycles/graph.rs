@@ -4,6 +4,10 @@
 //! from a transaction that ended to the first beginning after its end, from each beginning to the next, and from each to
 //! its own transaction. So a path leads from a transaction to all that began after its end, and there are three edges
 //! for each, where all pairs would be quadratic.
+//!
+//! An rw edge leads from an `ok` transaction that read a key to the writer of the next value behind all that it read of
+//! that key: one for each key of each read. A value that it skipped on the way gives none (that is a skip, and told as
+//! one), and neither does a key of which it was given nothing.
 
 use super::component::Components;
 use crate::index::{Index, IntMap, NONE, TxnId};
@@ -17,6 +21,7 @@ pub(super) const WW: Layer = 1;
 pub(super) const WR: Layer = 2;
 pub(super) const PROCESS: Layer = 4;
 pub(super) const REALTIME: Layer = 8;
+pub(super) const RW: Layer = 16;
 
 /// A transaction, or a beginning behind all transactions.
 pub(super) type Node = u32;
@@ -49,6 +54,38 @@ impl Lists {
         lists
     }
 
+    fn none() -> Lists {
+        Lists { ends: Vec::new(), items: Vec::new() }
+    }
+
+    /// The lists that have `of` where these have the list, and the other way round; sorted, each once.
+    fn transposed(&self) -> Lists {
+        let len = self.ends.len();
+        let mut at = vec![0u32; len + 1];
+        self.items.iter().for_each(|item| at[*item as usize + 1] += 1);
+        (0..len).for_each(|n| at[n + 1] += at[n]);
+        let mut items = vec![NONE; self.items.len()];
+        for n in 0..len as TxnId {
+            for item in self.of(n) {
+                let at = &mut at[*item as usize];
+                items[*at as usize] = n;
+                *at += 1;
+            }
+        }
+        // Each list was filled up to where the next began.
+        let mut lists = Lists { ends: Vec::with_capacity(len), items: Vec::with_capacity(items.len()) };
+        let mut begin = 0;
+        for end in at.into_iter().take(len) {
+            let before = lists.items.len();
+            for item in &items[begin..end as usize] {
+                add(&mut lists.items, before, NONE, *item);
+            }
+            lists.ends.push(lists.items.len() as u32);
+            begin = end as usize;
+        }
+        lists
+    }
+
     #[inline]
     fn of(&self, txn: TxnId) -> &[TxnId] {
         let txn = txn as usize;
@@ -62,6 +99,7 @@ pub(super) struct Graph {
     txns: u32,
     ww: Lists,
     wr: Lists,
+    rw: Lists,
     /// By transaction: the last `ok` one of the process before it.
     process: Vec<TxnId>,
     /// By transaction: its beginning, as a node.
@@ -95,9 +133,10 @@ impl Graph {
                 }
             }
         });
+        let rw = if options.rw && !options.jepsen() { stops(index) } else { Lists::none() };
         let (beginning, ended) = beginnings(index);
         let ok = index.txns.iter().map(|txn| txn.kind == Kind::Ok).collect();
-        Graph { txns: len as u32, ww, wr, process: processes(index), beginning, ended, ok }
+        Graph { txns: len as u32, ww, wr, rw, process: processes(index), beginning, ended, ok }
     }
 
     /// How many nodes a graph of these edges has.
@@ -129,7 +168,7 @@ impl Graph {
             // One that is not ok stands in the list as its own neighbour, the beginning itself: an edge to nowhere.
             return (txn < self.ended[beginning]).then(|| if self.ok[txn as usize] { txn } else { node });
         }
-        for (kind, lists) in [(WW, &self.ww), (WR, &self.wr)] {
+        for (kind, lists) in [(WW, &self.ww), (WR, &self.wr), (RW, &self.rw)] {
             if layer & kind != 0 && !lists.ends.is_empty() {
                 let list = lists.of(node);
                 if let Some(txn) = list.get(n) {
@@ -169,6 +208,47 @@ fn add(before: &mut Vec<TxnId>, begin: usize, txn: TxnId, writer: TxnId) {
     if writer != NONE && writer != txn && before[begin..].last() != Some(&writer) {
         before.push(writer);
     }
+}
+
+/// By transaction that wrote: those that stopped reading a key right before a value of it.
+fn stops(index: &Index<'_>) -> Lists {
+    // Told once for each: one that is undecided is looked at whole.
+    let committed: Vec<bool> =
+        (0..index.txns.len() as TxnId).map(|txn| index.must_have_committed(txn)).collect();
+    let writers = Lists::new(index.txns.len(), |txn, after| {
+        let begin = after.len();
+        for (_, next) in stops_of(index, txn) {
+            let writer = index.writer[index.order[next as usize] as usize];
+            if writer != NONE && committed[writer as usize] {
+                add(after, begin, txn, writer);
+            }
+        }
+    });
+    writers.transposed()
+}
+
+/// Where a transaction stopped reading: for each key the last value of it that was read, and the place of the next one.
+pub(super) fn stops_of(index: &Index<'_>, txn: TxnId) -> Vec<(ValueId, u32)> {
+    if index.txns[txn as usize].kind != Kind::Ok {
+        return Vec::new();
+    }
+    let mut reaches: Vec<(u32, u32, ValueId)> = Vec::new();
+    for (id, _, values) in index.reads(txn) {
+        let key = &index.keys[id as usize];
+        let values = values.iter().map(|value| index.value_id(key, *value));
+        let places = values.map(|value| (index.last_place[value as usize], value));
+        reaches.extend(places.filter(|(place, _)| *place != NONE).max().map(|(place, value)| (id, place, value)));
+    }
+    reaches.sort_unstable();
+    let last_of_key = reaches.chunk_by(|a, b| a.0 == b.0).filter_map(<[_]>::last);
+    let next = last_of_key.map(|(key, place, value)| (*key, *value, place + 1));
+    // A value that stands again later counts there.
+    next.filter(|(key, _, next)| {
+        *next < index.keys[*key as usize].places.end
+            && index.place[index.order[*next as usize] as usize] == *next
+    })
+    .map(|(_, value, next)| (value, next))
+    .collect()
 }
 
 fn processes(index: &Index<'_>) -> Vec<TxnId> {

@@ -1,13 +1,14 @@
 //! Whether a history is one: that what it says of itself can have happened in this order.
 //!
 //! Looked for: a completion that nobody invoked, or under another word than it was invoked; a process with two ops open
-//! at once, or one that goes on after an `info`; times that run backwards, indices that do not rise; negative offsets.
+//! at once, or one that goes on after an `info`; times that run backwards, indices that do not rise; negative offsets; an
+//! `ok` op whose transaction aborted, a `fail` one whose transaction committed.
 //! A poll that saw what nobody sent is no fault of form: that is for a checker. The nemesis is not bound by any of it
 //! but time and index: other tools complete its ops in their own way.
 
 use super::MopRef;
 use super::{History, OpRef};
-use crate::op::{Kind, Offset, Process};
+use crate::op::{Kind, Offset, Process, Txn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -24,6 +25,8 @@ pub enum FormFault {
     Backwards,
     /// An offset below 0.
     NegativeOffset,
+    /// The op ended otherwise than its transaction.
+    Outcome,
 }
 
 /// A place where a history contradicts itself.
@@ -142,6 +145,13 @@ impl History {
             if let Some(offset) = negative_offset(op) {
                 found.add(FormFault::NegativeOffset, op, || format!("offset {offset} is negative"));
             }
+            if let (Kind::Ok, Some(outcome @ Txn::ABORTED)) | (Kind::Fail, Some(outcome @ Txn::COMMITTED)) =
+                (op.kind(), op.outcome())
+            {
+                found.add(FormFault::Outcome, op, || {
+                    format!("it is {}, but its transaction was {outcome}", op.kind().name())
+                });
+            }
         }
         found
     }
@@ -211,6 +221,21 @@ mod tests {
             &["0 invoke poll", "0 ok poll 7 [[\"poll\",{\"1\":[[null,5],[-2,6]]}]]"],
             &["line 2: op 1: offset -2 is negative"],
         );
+        for (kind, outcome, fault) in [
+            ("ok", "aborted", Some("line 2: op 1: it is ok, but its transaction was aborted")),
+            ("fail", "committed", Some("line 2: op 1: it is fail, but its transaction was committed")),
+            ("ok", "committed", None),
+            ("fail", "aborted", None),
+            ("info", "committed", None),
+            ("info", "aborted", None),
+            ("ok", "unknown", None),
+        ] {
+            let txn = format!("null,\"txn\":{{\"id\":\"a\",\"outcome\":\"{outcome}\"}}");
+            check(
+                &["0 invoke txn", &format!("0 {kind} txn 7 {txn}")],
+                &fault.into_iter().collect::<Vec<_>>(),
+            );
+        }
         // The nemesis has no completions in other tools, and more than one in a row.
         check(&["\"nemesis\" info kill", "\"nemesis\" info kill", "\"nemesis\" invoke kill"], &[]);
     }

@@ -1,0 +1,269 @@
+//! No progress: the cluster is whole, and still a key takes no write, or a consumer gets nothing of what is there.
+//!
+//! A run marks in its history when all faults are healed and the cluster serves again (`phase drain`; see
+//! [`riprap_core::phase`]). From there on, and for at least [`Options::progress_limit_ns`]:
+//!
+//! - *stuck-producer*: a key was sent to, and no send was acknowledged nor its value read by anybody.
+//! - *stuck-consumer*: whoever had assigned a key got no record of any key, up to the end of the final reads, although the
+//!   key has more: by its own word (a `debug` that tells a position before the end), or, where there is none, because
+//!   somebody knows of a record that was not read since.
+//!
+//! A consumer that has read to the end of the log and lacks records is not stuck: those are lost or unseen. Nothing is
+//! found where the history has no such mark, where the cluster did not serve again (`unrecovered`), or where a fault was
+//! not healed. What it cannot see: a reader of a group that waits for ever in a rebalance while others read its keys.
+
+use crate::found::Found;
+use crate::index::{Index, NONE, TxnId};
+use crate::options::Options;
+use crate::registry::{AnomalyInfo, CheckerInfo};
+use crate::verdict::{Anomaly, Severity};
+use riprap_core::history::OpRef;
+use riprap_core::op::{F, Key, Kind, Process};
+use riprap_core::phase;
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The check.
+pub(crate) static INFO: CheckerInfo = CheckerInfo {
+    name: "stuck",
+    doc: "once the cluster is whole, every key takes writes and is read to its end",
+    anomalies: &[STUCK_CONSUMER, STUCK_PRODUCER],
+    run,
+};
+
+const STUCK_CONSUMER: AnomalyInfo = AnomalyInfo {
+    name: "stuck-consumer",
+    meaning: "a consumer got nothing of what a key has, though the cluster is whole",
+    source: "Jepsen: Bufstream 0.1.0, 2024, stuck consumers",
+    severity: Severity::Progress,
+    allowed: |_| false,
+};
+
+const STUCK_PRODUCER: AnomalyInfo = AnomalyInfo {
+    name: "stuck-producer",
+    meaning: "a key took no write, though the cluster is whole",
+    source: "Jepsen: Bufstream 0.1.0, 2024, stuck producers and consumers",
+    severity: Severity::Progress,
+    allowed: |_| false,
+};
+
+fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
+    let Some(whole) = whole_from(index) else { return Vec::new() };
+    if options.jepsen() {
+        return Vec::new();
+    }
+    [consumers(index, options, whole), producers(index, options, whole)].into_iter().flatten().collect()
+}
+
+/// The mark from which on the cluster is whole.
+fn whole_from<'h>(index: &Index<'h>) -> Option<OpRef<'h>> {
+    let (mut healing, mut broken) = (false, false);
+    // Marks are few, and the nemesis' other ops too: one look at the history finds both.
+    for op in index.history.ops().filter(|op| op.process() == Process::Nemesis) {
+        match mark(op) {
+            Some(phase::HEAL) => healing = true,
+            Some(phase::UNRECOVERED) => broken = true,
+            Some(phase::DRAIN) => return (!broken).then_some(op),
+            None if healing && op.kind() == Kind::Info => {
+                let took_effect = op.json().and_then(|json| json.get("took_effect")).and_then(Json::as_bool);
+                broken |= took_effect == Some(false);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The name of a mark, if the op is one.
+fn mark<'h>(op: OpRef<'h>) -> Option<&'h str> {
+    let is_mark = op.kind() == Kind::Invoke && op.f().name() == phase::PHASE;
+    if is_mark { op.json().and_then(Json::as_str) } else { None }
+}
+
+/// Sends to one key, none of which was taken.
+struct Refused<'h> {
+    first: OpRef<'h>,
+    last: OpRef<'h>,
+    count: u64,
+}
+
+fn producers(
+    index: &Index<'_>,
+    options: &Options,
+    whole: OpRef<'_>,
+) -> Option<(&'static AnomalyInfo, Anomaly)> {
+    let mut refused: BTreeMap<Key, Refused<'_>> = BTreeMap::new();
+    let mut taken: BTreeSet<Key> = BTreeSet::new();
+    for op in index.history.ops().skip(whole.row()).filter(|op| op.kind() == Kind::Invoke) {
+        let Some(txn) = index.txn_of(op) else { continue };
+        let ended = index.txn_op(txn);
+        for (key, value, _) in index.sends(txn) {
+            let key = index.keys[key as usize].key;
+            if index.txns[txn as usize].kind == Kind::Ok || index.is_read(value) {
+                taken.insert(key);
+            }
+            let refused = refused.entry(key).or_insert(Refused { first: op, last: ended, count: 0 });
+            refused.count += 1;
+            if ended.row() > refused.last.row() {
+                refused.last = ended;
+            }
+        }
+    }
+    let mut found = Found::new(options);
+    for (key, refused) in refused.into_iter().filter(|(key, _)| !taken.contains(key)) {
+        let lasted_ns = refused.last.time_ns().abs_diff(refused.first.time_ns());
+        if lasted_ns >= options.progress_limit_ns {
+            found.add(lasted_ns, (key, refused, lasted_ns));
+        }
+    }
+    found.tell(&STUCK_PRODUCER, options, index, |(key, refused, lasted_ns), mut proof| {
+        proof.done(whole);
+        for op in [refused.first, refused.last] {
+            let txn = index.txn_of(op).expect("it sends");
+            let sent = index.sends(txn).filter(|(sent, ..)| index.keys[*sent as usize].key == key);
+            sent.for_each(|(_, value, _)| proof.sent_by(txn, value));
+        }
+        let first = index.op_index(index.txn_of(refused.first).expect("it sends"));
+        let why = refused.last.extra().and_then(|extra| extra.error.as_ref());
+        let story = format!(
+            "key {key} took no write in {:.1} s after the cluster was whole again (op {}): {} sends from op {first} to op \
+             {}, none of them acknowledged{}",
+            seconds(lasted_ns),
+            whole.index(),
+            refused.count,
+            refused.last.index(),
+            why.map_or_else(String::new, |why| format!("; the last one's error was {}", why.code)),
+        );
+        proof.example(Some(key), story)
+    })
+}
+
+/// A reader of a key, since the cluster is whole.
+struct Reader<'h> {
+    /// The first assign of the key.
+    assigned: OpRef<'h>,
+    /// When somebody who held the key last got a record of whatever key; when it was first assigned, if never.
+    moved: OpRef<'h>,
+    /// The last op of a process that held it.
+    last: OpRef<'h>,
+    /// What it was last told of its position and of the end.
+    told: Option<(OpRef<'h>, i64, i64)>,
+}
+
+fn consumers(
+    index: &Index<'_>,
+    options: &Options,
+    whole: OpRef<'_>,
+) -> Option<(&'static AnomalyInfo, Anomaly)> {
+    let mut readers: BTreeMap<Key, Reader<'_>> = BTreeMap::new();
+    let mut held: BTreeMap<Process, Vec<Key>> = BTreeMap::new();
+    // By key in the index: one above the highest place that was read since.
+    let mut reached: Vec<u32> = index.keys.iter().map(|key| key.places.start).collect();
+    for op in index.history.ops().skip(whole.row()) {
+        if op.process() == Process::Nemesis {
+            if matches!(mark(op), Some(phase::DRAINED | phase::UNDRAINED)) {
+                break;
+            }
+            continue;
+        }
+        if op.kind() == Kind::Invoke {
+            continue;
+        }
+        if op.f().has_keys() && op.kind() != Kind::Fail {
+            held.remove(&op.process());
+            if *op.f() == F::Assign && op.kind() == Kind::Ok {
+                held.insert(op.process(), op.keys().to_vec());
+                for key in op.keys() {
+                    readers.entry(*key).or_insert(Reader { assigned: op, moved: op, last: op, told: None });
+                }
+            }
+            continue;
+        }
+        let Some(keys) = held.get(&op.process()) else { continue };
+        let txn = index.txn_of(op).filter(|_| op.kind() == Kind::Ok);
+        let moved = txn.is_some_and(|txn| read(index, txn, &mut reached));
+        for key in keys {
+            let reader = readers.get_mut(key).expect("it was assigned");
+            reader.last = op;
+            if moved {
+                reader.moved = op;
+                reader.told = None;
+            }
+            if *op.f() == F::Debug && op.kind() == Kind::Ok {
+                reader.told = progress(op, *key).map(|(position, end)| (op, position, end));
+            }
+        }
+    }
+    let mut found = Found::new(options);
+    for (key, reader) in readers {
+        let id = index.keys.partition_point(|other| other.key < key);
+        let places = index.keys.get(id).filter(|other| other.key == key).map(|key| key.places.clone());
+        let behind = match reader.told {
+            Some((_, position, end)) => position < end,
+            None => places.as_ref().is_some_and(|places| reached[id] < places.end),
+        };
+        let lasted_ns = reader.last.time_ns().abs_diff(reader.moved.time_ns());
+        if behind && lasted_ns >= options.progress_limit_ns {
+            let unread = places.filter(|places| reached[id] < places.end).map(|places| places.end - 1);
+            found.add(lasted_ns, (key, reader, unread, lasted_ns));
+        }
+    }
+    found.tell(&STUCK_CONSUMER, options, index, |(key, reader, unread, lasted_ns), mut proof| {
+        for op in [whole, reader.assigned, reader.moved, reader.last] {
+            proof.done(op);
+        }
+        let mut story = format!(
+            "key {key} was assigned (op {}) after the cluster was whole again (op {}), and from op {} to op {}, {:.1} s, its \
+             reader got nothing",
+            reader.assigned.index(),
+            whole.index(),
+            reader.moved.index(),
+            reader.last.index(),
+            seconds(lasted_ns),
+        );
+        if let Some((op, position, end)) = reader.told {
+            proof.done(op);
+            story += &format!(", though its position is {position} and the log's end {end} (op {})", op.index());
+        } else if let Some(place) = unread {
+            let value = index.order[place as usize];
+            proof.placed(value, place);
+            story += &format!(", though there is {}", index.tell_place(place));
+        }
+        // The op that moved last still must have read something.
+        if let Some(txn) = index.txn_of(reader.moved)
+            && let Some((key, _, [value, ..])) = index.reads(txn).find(|(_, _, values)| !values.is_empty())
+        {
+            let value = index.value_id(&index.keys[key as usize], *value);
+            proof.sent(value);
+            proof.read_by(txn, value);
+        }
+        proof.example(Some(key), story)
+    })
+}
+
+/// Notes how far a transaction read its keys; returns whether it read anything.
+fn read(index: &Index<'_>, txn: TxnId, reached: &mut [u32]) -> bool {
+    let mut moved = false;
+    for (id, _, values) in index.reads(txn) {
+        let key = &index.keys[id as usize];
+        for value in values {
+            moved = true;
+            let place = index.last_place[index.value_id(key, *value) as usize];
+            if place != NONE {
+                reached[id as usize] = reached[id as usize].max(place + 1);
+            }
+        }
+    }
+    moved
+}
+
+/// The position and the end of a key's log, as a `debug` tells them: `{"5": {"position": 12, "end": 20}}`.
+fn progress(op: OpRef<'_>, key: Key) -> Option<(i64, i64)> {
+    let told = op.json()?.get(key.0.to_string())?;
+    Some((told.get("position")?.as_i64()?, told.get("end")?.as_i64()?))
+}
+
+fn seconds(ns: u64) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
+}

@@ -103,7 +103,8 @@ proptest! {
     #[test]
     fn a_serial_execution_is_clean(steps in proptest::collection::vec((0u32..3, 5i64..7, any::<u8>()), 0..40)) {
         let history = serial(&steps);
-        let verdict = judge(&history);
+        // Also by what no read got: each read to the end of what there was.
+        let verdict = check(&history, &Options { rw: true, vacuity: false, ..Options::default() });
         prop_assert_eq!(verdict.valid, Valid::True, "{}: {:?}", mini::print(&history), verdict.why);
         prop_assert_eq!(counts(&verdict), BTreeMap::new());
     }
@@ -152,7 +153,16 @@ proptest! {
     }
 
     #[test]
-    fn every_example_proves_itself(history in histories(8)) {
-        common::check_proofs(&history, &Options { vacuity: false, ..Options::default() });
+    fn every_example_proves_itself(history in histories(8), ww in any::<bool>(), rw in any::<bool>()) {
+        common::check_proofs(&history, &Options { ww, rw, vacuity: false, ..Options::default() });
+    }
+
+    #[test]
+    fn rw_edges_add_hints_and_nothing_else(history in histories(8)) {
+        let verdict = check(&history, &Options { rw: true, vacuity: false, ..Options::default() });
+        let mut found = counts(&verdict);
+        found.retain(|name, _| name != "G-single" && name != "G2");
+        prop_assert_eq!(found, counts(&judge(&history)));
+        prop_assert_eq!((verdict.valid, &verdict.why), (judge(&history).valid, &judge(&history).why));
     }
 }

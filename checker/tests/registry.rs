@@ -44,7 +44,7 @@ fn the_registry_is_sorted_and_tells() {
 
 #[test]
 fn every_anomaly_has_its_histories() {
-    let options = Options { vacuity: false, ..Options::default() };
+    let options = Options { rw: true, vacuity: false, ..Options::default() };
     let mut folders: BTreeSet<String> = entries(&histories())
         .iter()
         .map(|dir| dir.file_name().expect("a folder").to_string_lossy().into_owned())
@@ -76,7 +76,17 @@ fn what_is_allowed_depends_on_what_was_asked_for() {
     let allowed = |options: &Options| -> Vec<&str> {
         anomalies().filter(|info| info.is_allowed(options)).map(|info| info.name).collect()
     };
-    let always = ["G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime", "int-send-skip"];
+    let always = [
+        "G-single",
+        "G0",
+        "G0-process",
+        "G0-realtime",
+        "G1c",
+        "G1c-process",
+        "G1c-realtime",
+        "G2",
+        "int-send-skip",
+    ];
     let with = |more: &[&'static str]| {
         let mut names: Vec<&str> = always.iter().chain(more).copied().collect();
         let order: Vec<&str> = anomalies().map(|info| info.name).collect();
@@ -87,7 +97,7 @@ fn what_is_allowed_depends_on_what_was_asked_for() {
     assert_eq!(allowed(&default), always);
     // Without ww edges, Jepsen's G1c is a cycle of wr edges alone.
     let no_ww = Options { guarantees: Guarantees::Jepsen, ww: false, ..default.clone() };
-    assert_eq!(allowed(&no_ww), ["G0", "G0-process", "G0-realtime", "int-send-skip"]);
+    assert_eq!(allowed(&no_ww), ["G-single", "G0", "G0-process", "G0-realtime", "G2", "int-send-skip"]);
     for (options, expect) in [
         (
             Options { isolation: Isolation::ReadUncommitted, ..default.clone() },

@@ -9,7 +9,27 @@
 //!
 //! The edges between transactions, by Adya: *ww*, to the writer of the next value in the version order; *wr*, to every
 //! reader of a value; by Elle: *process*, to what the process did next; *realtime*, to all that began after its end.
-//! There are no rw edges, so neither G-single nor G2: a poll may stop anywhere in a transaction's records.
+//!
+//! If asked for ([`Options::rw`]), *rw* too: from a transaction that read a key up to a value to the writer of the next
+//! one, if that must have committed.
+//!
+//! ```text
+//! s5=1@0 (s5=2@1 s6=1@0) 1/p5:0=1;6:0=1              G-single: of what the second wrote, one part was read
+//! (p5:0=1 s6=2@1) 1/(p6:0=1 s5=2@1)                  G2: neither saw what the other wrote
+//! ```
+//!
+//! In a database such a cycle says that there is no order of whole transactions: the reader's snapshot lies before a
+//! write and yet holds, or leads to, what came of it. A log has no snapshots. A poll returns some of what there is, from
+//! where the consumer stands up to a limit that nobody knows: bytes, time, one partition after another, the last stable
+//! offset of each. That a record is missing does not prove that the reader came before its writer, and every Kafka shows
+//! both kinds to every consumer of several partitions. So they are allowed always: a hint of how torn consumers see
+//! what was written as one, not a fault. To look past what ww edges say, which in a busy log hide nearly all, leave them
+//! out ([`Options::ww`]). Process and realtime edges are not looked at together with rw edges.
+//!
+//! A component of ww, wr and rw edges is a *G-single* if one of its cycles has one rw edge, and else a *G2*; it is
+//! neither if it has a cycle of ww and wr edges alone, which is told by itself. That a component has no G-single is
+//! found out for up to 4096 writers to which rw edges lead; one with more is told as G2, and the story says so, unless
+//! a G-single comes to light.
 //!
 //! One occurrence is one strongly connected component, and its example one shortest cycle in it. As in Elle, one that
 //! contains a plainer anomaly is not told again as a subtler one: within a component of all edges a G0 hides all else,
@@ -20,13 +40,14 @@
 //! tell it apart (with ww edges on it lets a pure wr cycle pass), nor *-process* from *-realtime*; with its guarantees
 //! chosen, neither does this check. Where Jepsen says `empty-transaction-graph`, there is nothing to say.
 
+mod anti;
 mod component;
 mod graph;
 mod search;
 
 use self::component::Components;
 use self::graph::{Graph, Layer, PROCESS, REALTIME, WR, WW};
-use self::search::Cycle;
+use self::search::{Cycle, Sought};
 use crate::found::Found;
 use crate::index::Index;
 use crate::options::Options;
@@ -38,6 +59,7 @@ pub(crate) static INFO: CheckerInfo = CheckerInfo {
     name: "cycles",
     doc: "transactions can be put in one order that logs, readers, processes and clocks agree with",
     anomalies: &[
+        G_SINGLE,
         G0,
         G0_PROCESS,
         G0_REALTIME,
@@ -47,12 +69,14 @@ pub(crate) static INFO: CheckerInfo = CheckerInfo {
         G1C_WR,
         G1C_WR_PROCESS,
         G1C_WR_REALTIME,
+        G2,
     ],
     run,
 };
 
 const SOURCE: &str = "Adya, Liskov, O'Neil: Generalized Isolation Level Definitions, 2000";
 const SOURCE_ELLE: &str = "Kingsbury, Alvaro: Elle, 2020; elle.txn";
+const SOURCE_RW: &str = "Adya: Weak Consistency, 1999; elle.txn";
 const SOURCE_WR: &str = "Kafka's documentation of read_committed; KIP-98";
 
 const fn info(
@@ -65,6 +89,13 @@ const fn info(
     AnomalyInfo { name, meaning, source, severity, allowed }
 }
 
+const G_SINGLE: AnomalyInfo = info(
+    "G-single",
+    "with rw edges: transactions form a cycle in which one of them, once, read up to right before what another wrote",
+    SOURCE_RW,
+    Severity::Note,
+    |_| true,
+);
 const G0: AnomalyInfo = info(
     "G0",
     "operations whose writes cannot be put in one order: the logs have them in different orders",
@@ -129,6 +160,14 @@ const G1C_WR_REALTIME: AnomalyInfo = info(
     flow,
 );
 
+const G2: AnomalyInfo = info(
+    "G2",
+    "with rw edges: the same, several times in the cycle; none was found in which it happened once",
+    SOURCE_RW,
+    Severity::Note,
+    |_| true,
+);
+
 /// Writes are not isolated, so cycles that need a ww edge happen; Jepsen's name stands for the others too.
 fn flow_with_writes(options: &Options) -> bool {
     !options.jepsen() || options.ww
@@ -180,7 +219,12 @@ fn kinds(options: &Options) -> Vec<Vec<Kind>> {
 
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
     let graph = Graph::new(index, options);
-    kinds(options).iter().flat_map(|kinds| family(index, options, &graph, kinds)).collect()
+    let mut found: Vec<_> =
+        kinds(options).iter().flat_map(|kinds| family(index, options, &graph, kinds)).collect();
+    if options.rw && !options.jepsen() {
+        found.extend(anti::look(index, options, &graph));
+    }
+    found
 }
 
 /// Looks for kinds of cycles of which the last one's edges are all that there are.
@@ -215,7 +259,8 @@ fn family(
             }
         }
         told.extend(found.tell(kind.info, options, index, |part, proof| {
-            Cycle::shortest(graph, parts, part, kind.layer, kind.needs).tell(index, graph, proof)
+            let sought = Sought { graph, parts, part, layer: kind.layer, needs: kind.needs };
+            Cycle::shortest(sought, None).tell(index, proof)
         }));
     }
     told

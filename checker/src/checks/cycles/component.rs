@@ -11,6 +11,9 @@ pub(super) struct Components {
     /// The members of all components, one component behind the other; each component's transactions come first.
     members: Vec<Node>,
     ends: Vec<u32>,
+    /// The nodes of the components that these are within, one component behind the other; in each, where there is no
+    /// cycle among these edges, every node stands behind its predecessors.
+    order: Vec<Node>,
 }
 
 impl Components {
@@ -18,8 +21,12 @@ impl Components {
     /// components.
     pub(super) fn of(graph: &Graph, layer: Layer, within: Option<&Components>) -> Components {
         let nodes = graph.nodes(layer);
-        let mut found =
-            Components { of_node: vec![NONE; nodes as usize], members: Vec::new(), ends: Vec::new() };
+        let mut found = Components {
+            of_node: vec![NONE; nodes as usize],
+            members: Vec::new(),
+            ends: Vec::new(),
+            order: Vec::new(),
+        };
         let mut search = Search {
             graph,
             layer,
@@ -54,8 +61,18 @@ impl Components {
     }
 
     pub(super) fn members(&self, part: usize) -> &[Node] {
+        &self.members[self.range(part)]
+    }
+
+    /// The members of a component in the order that was found within these components: each behind its predecessors,
+    /// unless it is in a cycle. Both graphs have the same nodes.
+    pub(super) fn in_order<'a>(&self, part: usize, found: &'a Components) -> &'a [Node] {
+        &found.order[self.range(part)]
+    }
+
+    fn range(&self, part: usize) -> std::ops::Range<usize> {
         let begin = if part == 0 { 0 } else { self.ends[part - 1] as usize };
-        &self.members[begin..self.ends[part] as usize]
+        begin..self.ends[part] as usize
     }
 }
 
@@ -123,6 +140,9 @@ impl Search<'_> {
         let begin = self.open.iter().rposition(|open| *open == node).expect("a node is open until its end");
         let mut members = self.open.split_off(begin);
         members.iter().for_each(|member| self.low[*member as usize] = DONE);
+        if self.within.is_some() {
+            found.order.extend(&members);
+        }
         if members.len() > 1 {
             members.sort_unstable();
             let part = found.ends.len() as u32;

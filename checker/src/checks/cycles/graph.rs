@@ -10,7 +10,7 @@
 //! one), and neither does a key of which it was given nothing.
 
 use super::component::Components;
-use crate::index::{Index, IntMap, NONE, TxnId};
+use crate::index::{Index, IntMap, NONE, TxnId, ValueId};
 use crate::options::Options;
 use crate::parallel;
 use riprap_core::op::{Kind, Process};
@@ -78,7 +78,9 @@ impl Lists {
         for end in at.into_iter().take(len) {
             let before = lists.items.len();
             for item in &items[begin..end as usize] {
-                add(&mut lists.items, before, NONE, *item);
+                if lists.items[before..].last() != Some(item) {
+                    lists.items.push(*item);
+                }
             }
             lists.ends.push(lists.items.len() as u32);
             begin = end as usize;
@@ -237,7 +239,9 @@ pub(super) fn stops_of(index: &Index<'_>, txn: TxnId) -> Vec<(ValueId, u32)> {
         let key = &index.keys[id as usize];
         let values = values.iter().map(|value| index.value_id(key, *value));
         let places = values.map(|value| (index.last_place[value as usize], value));
-        reaches.extend(places.filter(|(place, _)| *place != NONE).max().map(|(place, value)| (id, place, value)));
+        reaches.extend(
+            places.filter(|(place, _)| *place != NONE).max().map(|(place, value)| (id, place, value)),
+        );
     }
     reaches.sort_unstable();
     let last_of_key = reaches.chunk_by(|a, b| a.0 == b.0).filter_map(<[_]>::last);

@@ -1,7 +1,7 @@
 //! A shortest cycle of a component, and its story.
 
 use super::component::Components;
-use super::graph::{Graph, Layer, Node, PROCESS, REALTIME, WR, WW};
+use super::graph::{Graph, Layer, Node, PROCESS, REALTIME, RW, WR, WW, stops_of};
 use crate::index::{Index, IntMap, NONE, TxnId, ValueId};
 use crate::proof::Proof;
 use crate::verdict::Example;
@@ -14,72 +14,114 @@ const MAX_STEPS: usize = 1 << 19;
 /// Edges of a cycle that its story tells: nobody follows a longer one.
 const MAX_TOLD: usize = 16;
 
-/// Transactions each of which must come before the next, and the last before the first.
-pub(super) struct Cycle {
-    txns: Vec<TxnId>,
-    layer: Layer,
-    needs: Layer,
+/// Which cycles are looked for: those in one component of which one edge is needed and all others are of a layer.
+#[derive(Clone, Copy)]
+pub(super) struct Sought<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) parts: &'a Components,
+    pub(super) part: usize,
+    pub(super) layer: Layer,
+    /// One of these edges must be in it.
+    pub(super) needs: Layer,
 }
 
-impl Cycle {
-    /// A shortest cycle of the component with one of the edges that it `needs`.
-    pub(super) fn shortest(
-        graph: &Graph,
-        parts: &Components,
-        part: usize,
-        layer: Layer,
-        needs: Layer,
-    ) -> Cycle {
+/// Transactions each of which must come before the next, and the last before the first.
+pub(super) struct Cycle<'a> {
+    sought: Sought<'a>,
+    txns: Vec<TxnId>,
+    /// What the story must not pass over in silence.
+    doubts: Vec<&'static str>,
+}
+
+impl<'a> Cycle<'a> {
+    /// A shortest of these cycles. If not every needed edge has one, `first` is where one leads that does.
+    pub(super) fn shortest(sought: Sought<'a>, first: Option<Node>) -> Cycle<'a> {
         let mut best: Option<Vec<Node>> = None;
+        let mut max_len = usize::MAX;
         let mut steps = 0;
-        for node in parts.members(part) {
-            let max_len = best.as_ref().map_or(usize::MAX, |best| length(graph, best) - 1);
-            if max_len < 2 || best.is_some() && steps > MAX_STEPS {
+        let mut doubts = Vec::new();
+        for node in first.iter().chain(sought.parts.members(sought.part)) {
+            if max_len < 2 {
                 break;
             }
-            if let Some(cycle) = through(graph, parts, part, layer, needs, *node, max_len, &mut steps) {
+            if best.is_some() && steps > MAX_STEPS {
+                doubts.push("a shorter one was not ruled out");
+                break;
+            }
+            if let Some(cycle) = sought.through(*node, max_len, &mut steps) {
+                max_len = cycle.iter().filter(|node| sought.graph.is_txn(**node)).count() - 1;
                 best = Some(cycle);
             }
         }
         let txns = best.expect("the component has an edge that is needed, and a path back");
-        let txns = txns.into_iter().filter(|node| graph.is_txn(*node)).collect();
-        Cycle { txns, layer, needs }
+        let txns = txns.into_iter().filter(|node| sought.graph.is_txn(*node)).collect();
+        Cycle { sought, txns, doubts }
+    }
+
+    /// The same cycle, of which one more thing is not known.
+    pub(super) fn doubting(mut self, doubt: Option<&'static str>) -> Cycle<'a> {
+        self.doubts.extend(doubt);
+        self
+    }
+
+    /// Into which transactions its rw edges lead.
+    pub(super) fn after_rw(&self) -> Vec<TxnId> {
+        self.edges().into_iter().filter(|edge| edge.kind == RW).map(|edge| edge.after).collect()
     }
 
     /// The story and the ops that prove it.
-    pub(super) fn tell(self, index: &Index<'_>, graph: &Graph, mut proof: Proof<'_, '_>) -> Example {
-        let edges = self.edges(graph);
+    pub(super) fn tell(self, index: &Index<'_>, mut proof: Proof<'_, '_>) -> Example {
+        let edges = self.edges();
         let mut told = Vec::new();
+        let mut keys = Vec::new();
         for edge in &edges {
             let (before, after) = (index.op_index(edge.before), index.op_index(edge.after));
-            let why = match edge.kind {
+            let (why, value) = match edge.kind {
                 WW => {
                     let place = ww(index, edge.before, edge.after);
-                    proof.placed(index.order[place as usize - 1], place - 1);
-                    proof.placed(index.order[place as usize], place);
-                    format!(
+                    let [value, next] = [place - 1, place].map(|place| index.order[place as usize]);
+                    proof.placed(value, place - 1);
+                    proof.placed(next, place);
+                    let why = format!(
                         "key {} has op {before}'s {} right before op {after}'s {}",
-                        index.key_of(index.order[place as usize]).key,
+                        index.key_of(next).key,
                         index.tell_place(place - 1),
                         index.tell_place(place)
-                    )
+                    );
+                    (why, Some(next))
                 }
                 WR => {
                     let value = wr(index, edge.before, edge.after);
                     proof.sent_by(edge.before, value);
                     proof.read_by(edge.after, value);
-                    format!(
+                    let why = format!(
                         "op {after} read key {} {}, which op {before} had sent",
                         index.key_of(value).key,
                         index.tell_placed(value)
-                    )
+                    );
+                    (why, Some(value))
+                }
+                RW => {
+                    let (value, place) = rw(index, edge.before, edge.after);
+                    proof.read_by(edge.before, value);
+                    proof.placed(value, place - 1);
+                    proof.placed(index.order[place as usize], place);
+                    let why = format!(
+                        "op {before} read key {} up to value {} at offset {}, right before op {after}'s {}",
+                        index.key_of(value).key,
+                        index.value(value),
+                        index.order_offset[place as usize - 1],
+                        index.tell_place(place)
+                    );
+                    (why, Some(value))
                 }
                 PROCESS => {
                     let process = index.txn_op(edge.before).process();
-                    format!("process {process} did op {before} before op {after}")
+                    (format!("process {process} did op {before} before op {after}"), None)
                 }
-                _ => format!("op {before} had ended before op {after} began"),
+                _ => (format!("op {before} had ended before op {after} began"), None),
             };
+            keys.extend(value.map(|value| index.key_of(value).key));
             told.push(format!("op {before} must come before op {after}, since {why}"));
         }
         let more = match told.len().saturating_sub(MAX_TOLD) {
@@ -87,36 +129,29 @@ impl Cycle {
             more => format!("; and so on, {more} more"),
         };
         told.truncate(MAX_TOLD);
-        let story = format!("{} ops form a cycle: {}{more}", edges.len(), told.join("; "));
-        let keys: Vec<_> = edges
-            .iter()
-            .filter_map(|edge| match edge.kind {
-                WW => Some(index.order[ww(index, edge.before, edge.after) as usize]),
-                WR => Some(wr(index, edge.before, edge.after)),
-                _ => None,
-            })
-            .map(|value| index.key_of(value).key)
-            .collect();
+        let doubts: String = self.doubts.iter().map(|doubt| format!(" ({doubt})")).collect();
+        let story = format!("{} ops form a cycle{doubts}: {}{more}", edges.len(), told.join("; "));
         let key = keys.first().filter(|key| keys.iter().all(|other| other == *key)).copied();
         proof.example(key, story)
     }
 
     /// The edges, each with the plainest reason for it; a process' steps one after the other are one.
-    fn edges(&self, graph: &Graph) -> Vec<Edge> {
+    fn edges(&self) -> Vec<Edge> {
+        let Sought { graph, layer, needs, .. } = self.sought;
         let len = self.txns.len();
         let mut edges: Vec<Edge> = (0..len)
             .map(|n| {
                 let (before, after) = (self.txns[n], self.txns[(n + 1) % len]);
-                let has = |kind| {
-                    self.layer & kind != 0 && graph.predecessors(kind, after).any(|node| node == before)
-                };
-                let kind = [WW, WR, PROCESS].into_iter().find(|kind| has(*kind)).unwrap_or(REALTIME);
+                let layer = if n + 1 == len { layer | needs } else { layer };
+                let has =
+                    |kind| layer & kind != 0 && graph.predecessors(kind, after).any(|node| node == before);
+                let kind = [WW, WR, RW, PROCESS].into_iter().find(|kind| has(*kind)).unwrap_or(REALTIME);
                 Edge { before, after, kind }
             })
             .collect();
         // The edge that is needed leads into the first; that it is one must be seen.
         if let Some(edge) = edges.last_mut()
-            && self.needs & WR != 0
+            && needs & WR != 0
             && graph.predecessors(WR, edge.after).any(|node| node == edge.before)
         {
             edge.kind = WR;
@@ -144,66 +179,54 @@ struct Edge {
     kind: Layer,
 }
 
-/// How many transactions a list of nodes has.
-fn length(graph: &Graph, nodes: &[Node]) -> usize {
-    nodes.iter().filter(|node| graph.is_txn(**node)).count()
-}
-
-/// A shortest cycle through a node into which one of the needed edges leads, of at most so many transactions.
-#[allow(clippy::too_many_arguments)]
-fn through(
-    graph: &Graph,
-    parts: &Components,
-    part: usize,
-    layer: Layer,
-    needs: Layer,
-    goal: Node,
-    max_len: usize,
-    steps: &mut usize,
-) -> Option<Vec<Node>> {
-    // By node: the next one on the way to the goal, and how many transactions there are from it to the goal.
-    let mut next = IntMap::<Node, (Node, usize)>::default();
-    let mut queue = VecDeque::new();
-    let visit = |queue: &mut VecDeque<(Node, usize)>,
-                 next: &mut IntMap<Node, (Node, usize)>,
-                 node: Node,
-                 after: Node,
-                 len: usize| {
-        let len = len + usize::from(graph.is_txn(node));
-        if len > max_len
-            || parts.of_node(node) != Some(part)
-            || next.get(&node).is_some_and(|(_, known)| *known <= len)
-        {
-            return;
-        }
-        next.insert(node, (after, len));
-        // Beginnings cost nothing, so what is behind them is as near.
-        if graph.is_txn(node) { queue.push_back((node, len)) } else { queue.push_front((node, len)) }
-    };
-    for before in graph.predecessors(needs, goal).filter(|before| *before != goal) {
-        visit(&mut queue, &mut next, before, goal, 0);
-    }
-    while let Some((node, len)) = queue.pop_front() {
-        if next[&node].1 < len {
-            continue;
-        }
-        if node == goal {
-            let mut cycle = vec![goal];
-            let mut at = next[&goal].0;
-            while at != goal {
-                cycle.push(at);
-                at = next[&at].0;
+impl Sought<'_> {
+    /// A shortest cycle through a node into which one of the needed edges leads, of at most so many transactions.
+    fn through(&self, goal: Node, max_len: usize, steps: &mut usize) -> Option<Vec<Node>> {
+        let graph = self.graph;
+        // By node: the next one on the way to the goal, and how many transactions there are from it to the goal.
+        let mut next = IntMap::<Node, (Node, usize)>::default();
+        let mut queue = VecDeque::new();
+        let visit = |queue: &mut VecDeque<(Node, usize)>,
+                     next: &mut IntMap<Node, (Node, usize)>,
+                     node: Node,
+                     after: Node,
+                     len: usize| {
+            let len = len + usize::from(graph.is_txn(node));
+            if len > max_len
+                || self.parts.of_node(node) != Some(self.part)
+                || next.get(&node).is_some_and(|(_, known)| *known <= len)
+            {
+                return;
             }
-            return Some(cycle);
+            next.insert(node, (after, len));
+            // Beginnings cost nothing, so what is behind them is as near.
+            if graph.is_txn(node) { queue.push_back((node, len)) } else { queue.push_front((node, len)) }
+        };
+        for before in graph.predecessors(self.needs, goal).filter(|before| *before != goal) {
+            visit(&mut queue, &mut next, before, goal, 0);
         }
-        for before in graph.predecessors(layer, node) {
-            *steps += 1;
-            if before != node {
-                visit(&mut queue, &mut next, before, node, len);
+        while let Some((node, len)) = queue.pop_front() {
+            if next[&node].1 < len {
+                continue;
+            }
+            if node == goal {
+                let mut cycle = vec![goal];
+                let mut at = next[&goal].0;
+                while at != goal {
+                    cycle.push(at);
+                    at = next[&at].0;
+                }
+                return Some(cycle);
+            }
+            for before in graph.predecessors(self.layer, node) {
+                *steps += 1;
+                if before != node {
+                    visit(&mut queue, &mut next, before, node, len);
+                }
             }
         }
+        None
     }
-    None
 }
 
 /// The place at which one transaction wrote right after another.
@@ -228,4 +251,10 @@ fn wr(index: &Index<'_>, before: TxnId, after: TxnId) -> ValueId {
             .find(|value| index.writer[*value as usize] == before)
     };
     index.reads(after).find_map(from).expect("a wr edge has its value")
+}
+
+/// Where one transaction stopped reading right before another's value: the last value it read, and that one's place.
+fn rw(index: &Index<'_>, before: TxnId, after: TxnId) -> (ValueId, u32) {
+    let writes = |(_, next): &(ValueId, u32)| index.writer[index.order[*next as usize] as usize] == after;
+    stops_of(index, before).into_iter().find(writes).expect("an rw edge has its values")
 }

@@ -19,18 +19,30 @@ pub fn read_edn(mut input: impl BufRead) -> Result<(History, Option<String>), Re
     let read = cursor.history(&mut history);
     match read {
         Ok(()) => Ok((history, None)),
-        Err(Fault { begin, cut_short: true, .. }) => {
+        Err(Fault { begin, cut_short: true, .. }) if !op_follows(&bytes[begin..]) => {
             let line = cursor.line_of(begin);
             let dropped = format!("line {line} is cut short: dropped ({} bytes)", bytes.len() - begin);
             Ok((history, Some(dropped)))
         }
-        Err(Fault { at, what, .. }) => {
+        Err(fault) => {
+            let (at, what) = match fault {
+                Fault { begin, cut_short: true, what, .. } => {
+                    (begin, format!("this op has no end, though others follow: {what}"))
+                }
+                Fault { at, what, .. } => (at, what),
+            };
             let before = &bytes[..at];
             let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
             let column = 1 + before.iter().rev().take_while(|byte| **byte != b'\n').count();
             Err(ReadError::Malformed { line, column, what })
         }
     }
+}
+
+/// Whether a later line begins as an op does. Then what has no end is not the last op, but one that lacks a quote or a
+/// bracket: all that comes after it must not be dropped as if it had never been written.
+fn op_follows(rest: &[u8]) -> bool {
+    rest.windows(2).any(|pair| pair[0] == b'\n' && matches!(pair[1], b'{' | b'#'))
 }
 
 /// Where and why something is not an op.
@@ -52,21 +64,35 @@ struct Cursor<'a> {
     counted: (usize, u64),
 }
 
+/// Reads a field that says how others are to be read: given twice, it would say two things.
+fn once<'a, T>(
+    name: &str,
+    field: &mut Option<T>,
+    cursor: &mut Cursor<'a>,
+    read: impl FnOnce(&mut Cursor<'a>) -> Parsed<T>,
+) -> Parsed<()> {
+    if field.is_some() {
+        cursor.peek()?;
+        return Err(cursor.unexpected(&format!("no second {name}")));
+    }
+    *field = Some(read(cursor)?);
+    Ok(())
+}
+
 impl<'a> Cursor<'a> {
     fn history(&mut self, history: &mut History) -> Parsed<()> {
-        let is_vector = self.peek()? == b'[';
+        self.next_form()?;
+        let is_vector = self.bytes.get(self.at) == Some(&b'[');
         self.at += usize::from(is_vector);
         loop {
-            let begin = match self.peek() {
-                Ok(_) => self.at,
-                Err(fault) => return Err(Fault { begin: self.at, ..fault }),
-            };
+            self.next_form()?;
+            let begin = self.at;
             match self.bytes.get(self.at) {
                 None if is_vector => return Err(Fault { begin, ..self.unexpected("another op or `]`") }),
                 None => return Ok(()),
                 Some(b']') if is_vector => {
                     self.at += 1;
-                    self.peek()?;
+                    self.next_form()?;
                     return if self.at == self.bytes.len() {
                         Ok(())
                     } else {
@@ -83,6 +109,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Goes to the next op. What is discarded before it and has no end was cut short, as an op would be.
+    fn next_form(&mut self) -> Parsed<()> {
+        while self.bytes.get(self.at).is_some_and(is_blank) {
+            self.at += 1;
+        }
+        let begin = self.at;
+        self.peek().map(|_| ()).map_err(|fault| Fault { begin, ..fault })
+    }
+
     fn line_of(&mut self, at: usize) -> u64 {
         let (from, line) = self.counted;
         let line = line + self.bytes[from..at].iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -93,7 +128,7 @@ impl<'a> Cursor<'a> {
     fn op(&mut self, row: u64, mut builder: OpBuilder<'_>) -> Parsed<()> {
         let begin = self.at;
         let (mut index, mut time_ns) = (row, 0);
-        let (mut process, mut kind, mut f) = (None, None, None);
+        let (mut process, mut kind, mut f, mut value) = (None, None, None, None);
         let (mut json, mut extra) = (None, Extra::default());
         // Where the value begins, if it came before the fields that say how to read it.
         let mut value_at = None;
@@ -102,16 +137,19 @@ impl<'a> Cursor<'a> {
             match field {
                 "index" => index = cursor.unsigned("`:index`, a number from 0,")?,
                 "time" => time_ns = cursor.integer("`:time`, nanoseconds, a number,")?,
-                "process" => process = Some(cursor.process()?),
-                "type" => kind = Some(cursor.kind()?),
-                "f" => f = Some(F::from_name(&cursor.word("`:f`, a word, e.g. :send,")?)),
-                "value" => match (&f, process) {
-                    (Some(f), Some(process)) => json = cursor.value(f, process, &mut builder)?,
-                    _ => {
-                        value_at = Some(cursor.at);
-                        cursor.skip()?;
+                "process" => once("`:process`", &mut process, cursor, Cursor::process)?,
+                "type" => once("`:type`", &mut kind, cursor, Cursor::kind)?,
+                "f" => once("`:f`", &mut f, cursor, Cursor::f)?,
+                "value" => once("`:value`", &mut value, cursor, |cursor| {
+                    match (&f, process) {
+                        (Some(f), Some(process)) => json = cursor.value(f, process, &mut builder)?,
+                        _ => {
+                            value_at = Some(cursor.at);
+                            cursor.skip()?;
+                        }
                     }
-                },
+                    Ok(())
+                })?,
                 "error" => extra.error = cursor.json()?.and_then(error),
                 "rebalance-log" | "rebalance" => extra.rebalance = cursor.rebalance()?,
                 "txn" => extra.txn = cursor.json()?.and_then(txn),
@@ -150,11 +188,11 @@ impl<'a> Cursor<'a> {
                 Some(b';') => self.comment(),
                 Some(b'#') if self.bytes.get(self.at + 1) == Some(&b'_') => {
                     self.at += 2;
-                    self.skip()?;
+                    self.deeper(Cursor::skip)?;
                 }
                 Some(b'^') => {
                     self.at += 1;
-                    self.skip()?;
+                    self.deeper(Cursor::skip)?;
                 }
                 Some(byte) => return Ok(*byte),
                 None => return Ok(0),
@@ -168,9 +206,9 @@ impl<'a> Cursor<'a> {
         self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
     }
 
-    /// Passes over tags: `#inst`, `#jepsen.history.Op`.
+    /// Passes over tags: `#inst`, `#jepsen.history.Op`, and the one without a name of Clojure's regular expressions.
     fn tags(&mut self) -> Parsed<()> {
-        while self.peek()? == b'#' && !matches!(self.bytes.get(self.at + 1), Some(b'{' | b'#' | b'"')) {
+        while self.peek()? == b'#' && !matches!(self.bytes.get(self.at + 1), Some(b'{' | b'#')) {
             self.at += 1;
             self.token();
         }
@@ -203,8 +241,7 @@ impl<'a> Cursor<'a> {
         let line = shown.lines().next().unwrap_or_default();
         let what = if rest.is_empty() {
             format!("the file ends where {what} is expected")
-        } else if line.chars().count() <= MAX_SHOWN_CHARS && line.len() < shown.len().max(1) || shown == line
-        {
+        } else if line.chars().count() <= MAX_SHOWN_CHARS {
             format!("`{line}` where {what} is expected")
         } else {
             format!(
@@ -219,7 +256,8 @@ impl<'a> Cursor<'a> {
 
     fn deeper<T>(&mut self, inside: impl FnOnce(&mut Cursor<'a>) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {
-            return Err(self.unexpected(&format!("nothing nested deeper than {MAX_DEPTH}")));
+            let fault = self.unexpected(&format!("nothing nested deeper than {MAX_DEPTH}"));
+            return Err(Fault { cut_short: false, ..fault });
         }
         self.depth += 1;
         let read = inside(self);
@@ -345,7 +383,9 @@ impl<'a> Cursor<'a> {
     }
 
     fn hex4(&mut self) -> Parsed<u16> {
-        let digits = self.bytes.get(self.at..self.at + 4).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = self.bytes.get(self.at..self.at + 4);
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         match digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
             Some(unit) => {
                 self.at += 4;
@@ -437,6 +477,10 @@ impl<'a> Cursor<'a> {
         }
         self.at = begin;
         Err(self.unexpected(WHAT))
+    }
+
+    fn f(&mut self) -> Parsed<F> {
+        Ok(F::from_name(&self.word("`:f`, a word, e.g. :send,")?))
     }
 
     fn kind(&mut self) -> Parsed<Kind> {
@@ -632,6 +676,8 @@ impl<'a> Cursor<'a> {
                 let number = text.strip_suffix(['N', 'M']).unwrap_or(text);
                 if let Ok(n) = number.parse::<i64>() {
                     n.into()
+                } else if let Ok(n) = number.parse::<u64>() {
+                    n.into()
                 } else if number.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+')
                     && let Some(n) = number.parse::<f64>().ok().and_then(serde_json::Number::from_f64)
                 {
@@ -648,11 +694,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b',' | b'\n' | b'\t' | b'\r' | 0x0c)
+}
+
 fn ends_token(byte: &u8) -> bool {
-    matches!(
-        byte,
-        b' ' | b',' | b'\n' | b'\t' | b'\r' | 0x0c | b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'"' | b';'
-    )
+    is_blank(byte) || matches!(byte, b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'"' | b';')
 }
 
 /// What was caught: a map as riprap writes it, or whatever a client threw.

@@ -38,7 +38,7 @@ fn an_op_is_read_however_it_is_written() {
         "{:index 1, :time 9, :process 3, :type :ok, :f :txn, :value [[:send 5 [12 17]] [:poll {5 [[10 15] [11 16]]}]]}",
         "#jepsen.history.Op{:value ((:send 5 (12 17)) (:poll {5 ((10 15) (11 16))})), :index 1 :f :txn :type :ok :time 9 :process 3}",
         "[{\"index\" 1 \"time\" 9 \"process\" 3 \"type\" \"ok\" \"f\" \"txn\" \"value\" [[\"send\" :5 [12 17]] [\"poll\" {\"5\" [[10 15] [11 16]]}]]}]",
-        "; a comment\n{:index 1N, :time 9 ; } another\n :process 3 #_{:type :fail} :type :ok :f txn #_#_:a :b\n:value\n[[:send 5 [12 17]], [:poll {5 [[10 15],\n[11 16]]}]] :final? true, :x \"a \\\" \\\\ }\", :y \\} :z #{1 ##NaN} :e #error {:via [a.b$c 1.5M 2/3 0x1F]} :i #inst \"2020\"}\n",
+        "; a comment\n{:index 1N, :time 9 ; } another\n :process 3 #_{:type :fail} :type :ok :f txn #_#_:a :b\n:value\n[[:send 5 [12 17]], [:poll {5 [[10 15],\n[11 16]]}]] :final? true, :x \"a \\\" \\\\ }\", :y \\} :z #{1 ##NaN} :e #error {:via [a.b$c 1.5M 2/3 0x1F]} :r #\"a}\\\\d\" :i #inst \"2020\"}\n",
         "\u{c} ^:meta [ {:index +1, :time 9, :process 3, :type :ok, :f :txn, :value [[:send 5 [12 17]] [:poll {5 [[10 15] [11 16]]}]]} ] ; end",
     ] {
         check(edn, TXN);
@@ -88,6 +88,11 @@ fn values_of_every_kind_are_read() {
         ("crash", "nil", "null"),
         ("debug", "{:a #{:b}, [1] nil, nil 1.5}", r#"{"[1]":null,"a":["b"],"null":1.5}"#),
         ("jump", ":high", "\"high\""),
+        (
+            "jump",
+            "[-1 18446744073709551615 18446744073709551616 1e400]",
+            "[-1,18446744073709551615,1.8446744073709552e+19,\"1e400\"]",
+        ),
         ("jump", "\"\\u00e9\\n\\ud83d\\ude00\\t\"", "\"é\\n😀\\t\""),
     ] {
         check(
@@ -122,15 +127,36 @@ fn a_malformed_op_is_told_with_its_place() {
         ("{:f :poll :process 0 :value [[:poll {:x []}]]}", "1:38: `:x []}]]}` where a key"),
         ("{:f :poll :process 0 :value [[:poll {1 [[1\n:x]]}]]}", "2:1: `:x]]}]]}` where a value"),
         ("{:a 1} {:f", "1:1: no field where `:f`"),
+        (
+            "{:f :crash :type :ok :process \"é345678901234567890123456789012345678901234567890\"}",
+            "1:31: `\"é34567890123456789012345678901234567890...` where",
+        ),
         ("[] 5", "1:4: `5` where the end of the file is expected"),
         ("{:a ]}", "1:5: `]}` where a form is expected"),
         ("{:a \"\\uXYZW\"}", "1:8: `XYZW\"}` where four hexadecimal digits"),
+        ("{:a \"\\u+041\"}", "1:8: `+041\"}` where four hexadecimal digits"),
+        ("{:f :send :f :poll}", "1:14: `:poll}` where no second `:f`"),
+        ("{:type :ok :type :ok}", "1:18: `:ok}` where no second `:type`"),
+        ("{:process 0 :process 1}", "1:22: `1}` where no second `:process`"),
+        ("{:value [] :value []}", "1:19: `[]}` where no second `:value`"),
+        // A quote that is missing in mid-file would swallow all that follows.
+        (
+            "{:f :crash :x \"}\n{:f :crash}\n",
+            "1:1: this op has no end, though others follow: the file ends where",
+        ),
+        ("\n {:f :crash :x {}\n#a {:f", "2:2: this op has no end, though others follow"),
     ] {
         let error = parse(text).expect_err(text);
         assert!(error.starts_with(expect), "{error}\nis not\n{expect}");
     }
-    let deep = format!("{{:a {}", "[".repeat(1_000_000));
-    assert!(parse(&deep).expect_err("too deep").contains("nested deeper"));
+    // As deep as it looks; what is discarded nests too, and so does what is said about it.
+    for form in ["[", "(", "#{", "{:a ", "#_", "^", "#_[", "^{", "#_#_ "] {
+        for deep in [format!("{{:a {}", form.repeat(1_000_000)), form.repeat(1_000_000)] {
+            if let Err(error) = parse(&deep) {
+                assert!(error.contains("nested deeper") || error.contains("an op, a map"), "{form}: {error}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -145,8 +171,16 @@ fn a_last_op_cut_anywhere_is_dropped_and_said() {
             assert_eq!(dropped, Some(format!("line {} is cut short: dropped ({cut} bytes)", count + 1)));
         }
     }
-    let (history, dropped) = parse(format!("[{one}\n")).expect("cut short");
-    assert_eq!((history.len(), dropped.is_some()), (1, true));
+    for (text, expect) in [
+        (format!("[{one}\n"), "line 2 is cut short: dropped (0 bytes)"),
+        // After the last op there may be half a comment.
+        (format!("[{one}\n] #_"), "line 2 is cut short: dropped (2 bytes)"),
+        (format!("{one}\n#_"), "line 2 is cut short: dropped (2 bytes)"),
+        (format!("{one}\n^"), "line 2 is cut short: dropped (1 bytes)"),
+    ] {
+        let (history, dropped) = parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!((history.len(), dropped.as_deref()), (1, Some(expect)), "{text}");
+    }
 }
 
 proptest! {
@@ -156,8 +190,8 @@ proptest! {
     }
 
     #[test]
-    fn strings_come_back(text in any::<String>()) {
-        let op = serde_json::json!({"process": 0, "type": "info", "f": "jump", "value": {&text: [&text]},
+    fn strings_and_numbers_come_back(text in any::<String>(), n in any::<u64>(), x in any::<f64>()) {
+        let op = serde_json::json!({"process": 0, "type": "info", "f": "jump", "value": {&text: [&text, n, x]},
             "node": &text, "error": {"code": &text, "definite": true, "message": &text}});
         let (history, _) = read_jsonl(op.to_string().as_bytes()).expect("well formed");
         let (again, _) = parse(print(&history)).expect("what was printed is well formed");

@@ -29,7 +29,7 @@ pub struct History {
     time_ns: Vec<i64>,
     process: Vec<Process>,
     kind: Vec<Kind>,
-    f: Vec<u16>,
+    f: Vec<u32>,
     /// Where the op's micro-operations (or keys) end; they begin where the op's before ended.
     mops_end: Vec<u32>,
     keys_end: Vec<u32>,
@@ -42,8 +42,9 @@ pub struct History {
     read_offsets: Vec<Offset>,
     read_values: Vec<Value>,
 
-    /// The distinct words that `f` holds.
+    /// The distinct words that `f` holds, and where those stand that came late.
     words: Vec<F>,
+    late_words: BTreeMap<F, u32>,
     json: BTreeMap<u32, Json>,
     extra: BTreeMap<u32, Extra>,
     /// The open invocation of each process, while rows are added.
@@ -118,6 +119,11 @@ impl History {
         (0..self.len()).map(|row| self.op(row))
     }
 
+    /// The ops that have optional fields, in order.
+    pub fn ops_with_extra(&self) -> impl Iterator<Item = (OpRef<'_>, &Extra)> {
+        self.extra.iter().map(|(row, extra)| (self.op(*row as usize), extra))
+    }
+
     /// The invocations with what became of them: `None` if the history ends before that is known.
     pub fn pairs(&self) -> impl Iterator<Item = (OpRef<'_>, Option<OpRef<'_>>)> {
         self.ops().filter(|op| op.kind() == Kind::Invoke).map(|op| (op, op.partner()))
@@ -181,7 +187,7 @@ impl<'a> OpRef<'a> {
 
     /// What is done.
     pub fn f(self) -> &'a F {
-        &self.history.words[usize::from(self.history.f[self.row()])]
+        &self.history.words[self.history.f[self.row()] as usize]
     }
 
     /// An invocation's completion, or a completion's invocation.

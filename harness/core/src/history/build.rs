@@ -99,10 +99,7 @@ impl OpBuilder<'_> {
         let line = self.line;
         let history = &mut *self.history;
         let row = end(history.len(), "ops");
-        let word = history.words.iter().position(|f| f == head.f).unwrap_or_else(|| {
-            history.words.push(head.f.clone());
-            history.words.len() - 1
-        });
+        let word = history.word(head.f);
         if let Some(line) = line
             && history.next_line(row) != line
         {
@@ -112,7 +109,7 @@ impl OpBuilder<'_> {
         history.time_ns.push(head.time_ns);
         history.process.push(head.process);
         history.kind.push(head.kind);
-        history.f.push(u16::try_from(word).expect("a history uses fewer than 2^16 words"));
+        history.f.push(word);
         history.mops_end.push(end(history.mops.len(), "micro-operations"));
         history.keys_end.push(end(history.keys.len(), "keys"));
         // The last record's place was checked when its group began, but for the length of one group.
@@ -143,7 +140,27 @@ fn end(len: usize, what: &str) -> u32 {
     u32::try_from(len).unwrap_or_else(|_| panic!("a history has fewer than 2^32 {what}"))
 }
 
+/// So many words are looked for one after the other, which is fastest for the few that a run uses.
+const MAX_EARLY_WORDS: usize = 24;
+
 impl History {
+    /// Where `f` stands among the words. Files from elsewhere may have a word for every op.
+    fn word(&mut self, f: &F) -> u32 {
+        let early = &self.words[..self.words.len().min(MAX_EARLY_WORDS)];
+        if let Some(word) = early.iter().position(|word| word == f) {
+            return word as u32;
+        }
+        if let Some(word) = self.late_words.get(f) {
+            return *word;
+        }
+        let word = self.words.len() as u32;
+        self.words.push(f.clone());
+        if self.words.len() > MAX_EARLY_WORDS {
+            self.late_words.insert(f.clone(), word);
+        }
+        word
+    }
+
     fn next_line(&self, row: u32) -> u64 {
         self.lines.last().map_or(0, |(from, line)| line + u64::from(row - from))
     }

@@ -30,19 +30,26 @@ pub enum ReadError {
 }
 
 /// Reads a history. The second part says what was dropped: the last line, if it was cut short.
-pub fn read_jsonl(mut input: impl BufRead) -> Result<(History, Option<String>), ReadError> {
+pub fn read_jsonl(input: impl BufRead) -> Result<(History, Option<String>), ReadError> {
+    read_lines(input, MAX_LINE_BYTES)
+}
+
+pub(super) fn read_lines(
+    mut input: impl BufRead,
+    max_line_bytes: usize,
+) -> Result<(History, Option<String>), ReadError> {
     let mut history = History::new();
     let mut bytes = Vec::new();
     let mut line = 0;
     loop {
         bytes.clear();
         line += 1;
-        let limit = MAX_LINE_BYTES as u64 + 1;
+        let limit = max_line_bytes as u64 + 1;
         if io::Read::take(&mut input, limit).read_until(b'\n', &mut bytes)? == 0 {
             return Ok((history, None));
         }
-        if bytes.len() > MAX_LINE_BYTES {
-            let what = format!("longer than {MAX_LINE_BYTES} bytes; one op a line is expected");
+        if bytes.len() > max_line_bytes {
+            let what = format!("longer than {max_line_bytes} bytes; one op a line is expected");
             return Err(ReadError::Malformed { line, column: 1, what });
         }
         let text = bytes.trim_ascii_end();
@@ -92,7 +99,7 @@ struct Cursor<'a> {
 fn read_op(text: &[u8], line: u64, history: &mut History) -> Parsed<()> {
     let mut cursor = Cursor { bytes: text, at: 0, name_at: 0 };
     let (mut index, mut time_ns) = (history.len() as u64, 0);
-    let (mut process, mut kind, mut f) = (None, None, None);
+    let (mut process, mut kind, mut f, mut value) = (None, None, None, None);
     let mut builder = history.build();
     builder.on_line(line);
     let mut json = None;
@@ -103,16 +110,19 @@ fn read_op(text: &[u8], line: u64, history: &mut History) -> Parsed<()> {
         match field {
             "index" => index = cursor.unsigned("`index`, a number from 0,")?,
             "time" => time_ns = cursor.integer("`time`, nanoseconds, a number,")?,
-            "process" => process = Some(cursor.process()?),
-            "type" => kind = Some(cursor.kind()?),
-            "f" => f = Some(F::from_name(&cursor.string("`f`, a word, e.g. \"send\",")?)),
-            "value" => match (&f, process) {
-                (Some(f), Some(process)) => json = cursor.value(f, process, &mut builder)?,
-                _ => {
-                    value_at = Some(cursor.at);
-                    cursor.ignored()?;
+            "process" => once("`process`", &mut process, cursor, Cursor::process)?,
+            "type" => once("`type`", &mut kind, cursor, Cursor::kind)?,
+            "f" => once("`f`", &mut f, cursor, Cursor::f)?,
+            "value" => once("`value`", &mut value, cursor, |cursor| {
+                match (&f, process) {
+                    (Some(f), Some(process)) => json = cursor.value(f, process, &mut builder)?,
+                    _ => {
+                        value_at = Some(cursor.at);
+                        cursor.ignored()?;
+                    }
                 }
-            },
+                Ok(())
+            })?,
             "error" => extra.error = cursor.json()?.and_then(error),
             "rebalance" => extra.rebalance = cursor.rebalance()?,
             "txn" => {
@@ -142,8 +152,22 @@ fn read_op(text: &[u8], line: u64, history: &mut History) -> Parsed<()> {
     Ok(())
 }
 
+/// Reads a field that says how others are to be read: given twice, it would say two things.
+fn once<'a, T>(
+    name: &str,
+    field: &mut Option<T>,
+    cursor: &mut Cursor<'a>,
+    read: impl FnOnce(&mut Cursor<'a>) -> Parsed<T>,
+) -> Parsed<()> {
+    if field.is_some() {
+        return Err(cursor.unexpected(&format!("no second {name}")));
+    }
+    *field = Some(read(cursor)?);
+    Ok(())
+}
+
 impl<'a> Cursor<'a> {
-    /// The next byte that is not blank; 0 at the end, which no JSON token begins with.
+    /// The next byte that is not blank; 0, which no JSON token begins with, at the end.
     #[inline]
     fn peek(&mut self) -> u8 {
         loop {
@@ -193,7 +217,8 @@ impl<'a> Cursor<'a> {
     }
 
     fn end(&mut self) -> Parsed<()> {
-        if self.peek() == 0 { Ok(()) } else { Err(self.unexpected("the end of the line")) }
+        self.peek();
+        if self.at == self.bytes.len() { Ok(()) } else { Err(self.unexpected("the end of the line")) }
     }
 
     /// An object: `each` is called with every field's name, the cursor before its value.
@@ -368,6 +393,10 @@ impl<'a> Cursor<'a> {
         }
         self.at = begin;
         Err(self.unexpected(WHAT))
+    }
+
+    fn f(&mut self) -> Parsed<F> {
+        Ok(F::from_name(&self.string("`f`, a word, e.g. \"send\",")?))
     }
 
     fn kind(&mut self) -> Parsed<Kind> {

@@ -1,3 +1,4 @@
+use super::read::read_lines;
 use super::{ReadError, read_jsonl, write_op};
 use crate::History;
 use crate::op::{
@@ -6,7 +7,7 @@ use crate::op::{
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 fn print(history: &History) -> String {
     let mut out = Vec::new();
@@ -81,6 +82,12 @@ fn a_malformed_line_is_told_with_its_place() {
         ("{\"txn\":\"t1\"}\n", "1:8: `\"t1\"}` where `txn`, an object"),
         ("{\"x\":tru}\n", "1:9: expected ident"),
         ("{} {}\n", "1:4: `{}` where the end of the line is expected"),
+        // The reader says 0 where nothing is left.
+        ("{}\0{\n", "1:3: `\0{` where the end of the line is expected"),
+        ("{\"f\":\"send\",\"f\":\"poll\"}\n", "1:17: `\"poll\"}` where no second `f`"),
+        ("{\"type\":\"ok\",\"type\":\"ok\"}\n", "1:21: `\"ok\"}` where no second `type`"),
+        ("{\"process\":0,\"process\":1}\n", "1:24: `1}` where no second `process`"),
+        ("{\"value\":[],\"value\":[]}\n", "1:21: `[]}` where no second `value`"),
         (
             "{\"f\":\"send\",\"process\":0,\"type\":\"ok\",\"value\":[[\"send\",1,[2,3]]],\"a\":\"\u{1}\"}\n",
             "1:68: control character",
@@ -143,6 +150,35 @@ fn what_is_unknown_is_ignored_or_kept() {
 }
 
 #[test]
+fn a_word_for_every_op_is_kept() {
+    let line = |n: usize| format!("{{\"process\":0,\"type\":\"invoke\",\"f\":\"w{n}\",\"value\":null}}\n");
+    // More than 16 bits have numbers for, and each of them twice.
+    let count = 70_000;
+    let text: String = (0..2 * count).map(|n| line(n % count)).collect();
+    let (history, _) = parse(text).expect("well formed");
+    for (n, op) in history.ops().enumerate() {
+        assert_eq!(op.f().name(), format!("w{}", n % count));
+    }
+}
+
+#[test]
+fn a_gigantic_line_is_refused_and_not_kept() {
+    let crash = "{\"process\":0,\"type\":\"invoke\",\"f\":\"crash\",\"value\":null}\n";
+    for (line, fits) in [(" ".repeat(99), true), (" ".repeat(100), false), ("x".repeat(1_000_000), false)] {
+        match read_lines(format!("{crash}{line}\n{crash}").as_bytes(), 100) {
+            Ok((history, dropped)) => assert_eq!((history.len(), dropped, fits), (2, None, true)),
+            Err(error) => {
+                let expect = "line 2, column 1: longer than 100 bytes; one op a line is expected";
+                assert_eq!((error.to_string(), fits), (expect.to_owned(), false));
+            }
+        }
+    }
+    // One that has no end is not waited for.
+    let endless = std::io::BufReader::new(std::io::repeat(b'['));
+    assert!(matches!(read_lines(endless, 1 << 20), Err(ReadError::Malformed { line: 1, .. })));
+}
+
+#[test]
 fn ops_know_their_lines() {
     let op = |f: &str| format!("{{\"process\":0,\"type\":\"invoke\",\"f\":\"{f}\",\"value\":null}}\n");
     let (history, _) = parse(op("crash") + "\n  \n" + &op("send") + &op("poll")).expect("well formed");
@@ -201,15 +237,38 @@ fn extra() -> impl Strategy<Value = Extra> {
         })
 }
 
+fn json() -> impl Strategy<Value = Json> {
+    let leaf = prop_oneof![
+        Just(Json::Null),
+        any::<bool>().prop_map(Json::from),
+        any::<i64>().prop_map(Json::from),
+        any::<u64>().prop_map(Json::from),
+        any::<f64>().prop_filter_map("JSON has finite numbers alone", |n| {
+            serde_json::Number::from_f64(n).map(Json::from)
+        }),
+        any::<String>().prop_map(Json::from),
+    ];
+    leaf.prop_recursive(3, 8, 3, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..3).prop_map(Json::from),
+            vec((any::<String>(), inner), 0..3).prop_map(|fields| fields.into_iter().collect::<Json>()),
+        ]
+    })
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let process = prop_oneof![9 => any::<u32>().prop_map(Process::Client), 1 => Just(Process::Nemesis)];
     let f = prop_oneof![9 => proptest::sample::select(F::KNOWN.to_vec()), 1 => any::<String>().prop_map(|f| F::from_name(&f))];
     let kind = proptest::sample::select(Kind::ALL.to_vec());
-    (any::<u64>(), any::<i64>(), process, kind, f, vec(mop(), 0..4), keys(), any::<String>(), extra())
-        .prop_map(|(index, time_ns, process, kind, f, mops, keys, json, extra)| {
+    (any::<u64>(), any::<i64>(), process, kind, f, vec(mop(), 0..4), keys(), json(), extra()).prop_map(
+        |(index, time_ns, process, kind, f, mops, keys, json, extra)| {
             let value = match () {
                 _ if process == Process::Nemesis || !(f.has_mops() || f.has_keys()) => {
-                    OpValue::Json(json!({"a": [json, null]}))
+                    if json.is_null() {
+                        OpValue::None
+                    } else {
+                        OpValue::Json(json)
+                    }
                 }
                 // An empty list says no more than no list.
                 _ if f.has_mops() && !mops.is_empty() => OpValue::Mops(mops),
@@ -218,7 +277,8 @@ fn op() -> impl Strategy<Value = Op> {
             };
             let index = index >> 1;
             Op { index, time_ns, process, kind, f, value, extra }
-        })
+        },
+    )
 }
 
 proptest! {

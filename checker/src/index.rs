@@ -429,10 +429,13 @@ fn txns(history: &History) -> Vec<Txn> {
 
 /// What became of a completed op: an `info` may still tell how its transaction ended.
 pub(crate) fn fate(op: OpRef<'_>) -> Kind {
-    match (op.kind(), op.outcome()) {
-        (Kind::Info, Some(Outcome::COMMITTED)) => Kind::Ok,
-        (Kind::Info, Some(Outcome::ABORTED)) => Kind::Fail,
-        (kind, _) => kind,
+    match op.kind() {
+        Kind::Info => match op.outcome() {
+            Some(Outcome::COMMITTED) => Kind::Ok,
+            Some(Outcome::ABORTED) => Kind::Fail,
+            _ => Kind::Info,
+        },
+        kind => kind,
     }
 }
 

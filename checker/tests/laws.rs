@@ -165,4 +165,10 @@ proptest! {
         prop_assert_eq!(found, counts(&judge(&history)));
         prop_assert_eq!((verdict.valid, &verdict.why), (judge(&history).valid, &judge(&history).why));
     }
+
+    #[test]
+    fn every_example_of_what_consumers_do_proves_itself(history in common::histories_of_consumers(14)) {
+        let progress_limit_ns = 5;
+        common::check_proofs(&history, &Options { vacuity: false, progress_limit_ns, ..Options::default() });
+    }
 }

@@ -77,6 +77,9 @@ fn what_is_allowed_depends_on_what_was_asked_for() {
         anomalies().filter(|info| info.is_allowed(options)).map(|info| info.name).collect()
     };
     let always = [
+        "abort-advance",
+        "abort-rewind",
+        "abort-rewind-further",
         "G-single",
         "G0",
         "G0-process",
@@ -85,6 +88,7 @@ fn what_is_allowed_depends_on_what_was_asked_for() {
         "G1c-process",
         "G1c-realtime",
         "G2",
+        "redelivery-uncommitted",
         "int-send-skip",
     ];
     let with = |more: &[&'static str]| {
@@ -97,14 +101,24 @@ fn what_is_allowed_depends_on_what_was_asked_for() {
     assert_eq!(allowed(&default), always);
     // Without ww edges, Jepsen's G1c is a cycle of wr edges alone.
     let no_ww = Options { guarantees: Guarantees::Jepsen, ww: false, ..default.clone() };
-    assert_eq!(allowed(&no_ww), ["G-single", "G0", "G0-process", "G0-realtime", "G2", "int-send-skip"]);
+    assert_eq!(
+        allowed(&no_ww),
+        always.iter().copied().filter(|name| !name.starts_with("G1c")).collect::<Vec<_>>()
+    );
     for (options, expect) in [
         (
             Options { isolation: Isolation::ReadUncommitted, ..default.clone() },
-            &["G1a", "G1c-wr", "G1c-wr-process", "G1c-wr-realtime", "precommitted-read"] as &[&str],
+            &["G1a", "G1c-wr", "G1c-wr-process", "G1c-wr-realtime", "precommitted-read", "torn-txn"]
+                as &[&str],
         ),
-        (Options { via: Via::Subscribe, ..default.clone() }, &["nonmonotonic-poll", "poll-skip"]),
-        (Options { acks_all: false, ..default.clone() }, &["inconsistent-offsets", "lost-write", "unseen"]),
+        (
+            Options { via: Via::Subscribe, ..default.clone() },
+            &["abort-other", "nonmonotonic-poll", "poll-skip"],
+        ),
+        (
+            Options { acks_all: false, ..default.clone() },
+            &["inconsistent-offsets", "lost-write", "redelivery", "torn-txn", "unseen"],
+        ),
         (
             Options { idempotent: false, ..default.clone() },
             &["duplicate", "int-nonmonotonic-send", "nonmonotonic-send"],

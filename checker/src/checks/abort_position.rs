@@ -57,7 +57,7 @@ const ABORT_OTHER: AnomalyInfo = AnomalyInfo {
     ..info(
         "abort-other",
         "after an abort a consumer went on where neither the abort nor its application can have sent it",
-        |options| options.via == Via::Subscribe,
+        |options| !options.jepsen() && options.via == Via::Subscribe,
     )
 };
 
@@ -80,7 +80,7 @@ struct Next {
 }
 
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
-    if options.jepsen() || !index.history.ops().any(|op| op.was_aborted()) {
+    if options.jepsen() || !index.history.ops_with_extra().any(|(op, _)| op.was_aborted()) {
         return Vec::new();
     }
     let mut found: [(&AnomalyInfo, Found<Next>); 4] =

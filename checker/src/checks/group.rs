@@ -50,7 +50,7 @@ const REDELIVERY: AnomalyInfo = AnomalyInfo {
     source: "Kafka's documentation of consumer groups and committed offsets; riprap",
     severity: Severity::Order,
     // A log that was cut is shorter than what the group has committed, and the client library begins anew.
-    allowed: |options| !options.acks_all,
+    allowed: |options| !options.jepsen() && !options.acks_all,
 };
 
 const REDELIVERY_UNCOMMITTED: AnomalyInfo = AnomalyInfo {
@@ -146,9 +146,7 @@ struct Again {
 }
 
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
-    if options.jepsen()
-        || !index.history.ops().any(|op| matches!(op.f(), F::Subscribe | F::Committed | F::CommitOffsets))
-    {
+    if options.jepsen() || !has_group(index) {
         return Vec::new();
     }
     let mut backs: Found<Back<'_>> = Found::new(options);
@@ -223,6 +221,13 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Whether the history tells anything of a group; most do not.
+fn has_group(index: &Index<'_>) -> bool {
+    let history = index.history;
+    history.ops().any(|op| matches!(op.f(), F::Subscribe | F::Committed))
+        || history.ops_with_extra().any(|(_, extra)| !extra.offsets.is_empty())
 }
 
 /// The records that a member read, each once.

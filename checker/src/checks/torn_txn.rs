@@ -31,7 +31,7 @@ const TORN_TXN: AnomalyInfo = AnomalyInfo {
     source: "KIP-98, Atomic Writes; jepsen.tests.kafka has it as lost-write where the offset is known",
     severity: Severity::Data,
     // Who is shown open and aborted transactions has no proof that one committed.
-    allowed: |options| !options.acks_all || !options.committed_only(),
+    allowed: |options| !options.jepsen() && (!options.acks_all || !options.committed_only()),
 };
 
 /// A transaction, a value of it that was read, and one that is missing.

@@ -2,11 +2,14 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::Union;
 use riprap_checker::mini::{self, as_invoked};
 use riprap_checker::{Options, check};
 use riprap_core::History;
 use riprap_core::history::read_jsonl;
-use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Reads, Rebalance, Value};
+use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Reads, Rebalance, Txn, Value};
+use riprap_core::phase;
+use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
 /// So many random cases; a failure is printed, and becomes a test of its own by hand.
@@ -24,6 +27,12 @@ pub(crate) struct Draft {
     keys: Vec<Key>,
     rebalanced: Vec<Key>,
     from_beginning: bool,
+    /// Of a transaction, how it ended, if that fits; of a failed one also whether an abort was asked for.
+    outcome: Option<&'static str>,
+    abort: bool,
+    offsets: Vec<(Key, Offset)>,
+    /// What a `committed`, a `debug` or a mark tells.
+    told: Json,
     /// How many other rows come between its invocation and its completion, at most.
     lasts: usize,
 }
@@ -57,26 +66,105 @@ fn poll() -> impl Strategy<Value = Mop> {
         .prop_map(|reads| Mop::Poll(reads.map(|reads| reads.into_iter().collect::<Reads>())))
 }
 
-fn draft() -> impl Strategy<Value = Draft> {
-    let f = prop_oneof![
-        4 => Just(F::Send), 4 => Just(F::Poll), 4 => Just(F::Txn),
-        1 => Just(F::Assign), 1 => Just(F::Subscribe), 1 => Just(F::Crash)
-    ];
+/// What a consumer of a log that works would be given, mostly: records in a row.
+fn run_of_records() -> impl Strategy<Value = Mop> {
+    (0i64..5, 0i64..3).prop_map(|(from, len)| {
+        let records = (from..from + len).map(|n| (Offset(n), Value(n)));
+        Mop::Poll(Some(Reads::from([(Key(5), records.collect())])))
+    })
+}
+
+/// Any op, or with `consumers` mostly those of which positions and groups are made.
+fn draft(consumers: bool) -> impl Strategy<Value = Draft> {
+    let mark = F::Other(phase::PHASE.into());
+    let f = if consumers {
+        Union::new_weighted(vec![
+            (1, Just(F::Send)),
+            (8, Just(F::Poll)),
+            (6, Just(F::Txn)),
+            (1, Just(F::Assign)),
+            (4, Just(F::Subscribe)),
+            (2, Just(F::Committed)),
+            (2, Just(F::Debug)),
+            (2, Just(mark)),
+        ])
+    } else {
+        Union::new_weighted(vec![
+            (4, Just(F::Send)),
+            (4, Just(F::Poll)),
+            (4, Just(F::Txn)),
+            (1, Just(F::Assign)),
+            (1, Just(F::Subscribe)),
+            (1, Just(F::Crash)),
+            (1, Just(F::Committed)),
+            (1, Just(F::Debug)),
+            (1, Just(mark)),
+        ])
+    };
+    let (ok, info, fail) = if consumers { (16, 1, 6) } else { (8, 2, 2) };
     let kind = prop_oneof![
-        8 => Just(Kind::Ok), 2 => Just(Kind::Info), 2 => Just(Kind::Fail), 1 => Just(Kind::Invoke)
+        ok => Just(Kind::Ok), info => Just(Kind::Info), fail => Just(Kind::Fail), 1 => Just(Kind::Invoke)
     ];
-    let mops = vec((send(), poll(), any::<bool>()), 1..4);
+    let poll = if consumers { run_of_records().boxed() } else { poll().boxed() };
+    let sends = if consumers { 0.2 } else { 0.5 };
+    let mops = vec((send(), poll, proptest::bool::weighted(sends)), 1..4);
     let keys = proptest::sample::subsequence(vec![Key(5), Key(6)], 0..=2);
     let rebalanced = prop_oneof![6 => Just(Vec::new()), 1 => key().prop_map(|key| vec![key])];
-    (0u32..3, kind, f, mops, keys, rebalanced, any::<bool>(), 0usize..4).prop_map(
-        |(process, kind, f, mops, keys, rebalanced, from_beginning, lasts)| {
+    let offset = (key(), (0i64..6).prop_map(Offset));
+    let offsets = prop_oneof![3 => Just(Vec::new()), 2 => offset.prop_map(|offset| vec![offset])];
+    let outcome =
+        prop_oneof![2 => Just(None), 1 => Just(Some(Txn::ABORTED)), 1 => Just(Some(Txn::COMMITTED))];
+    let mark = prop_oneof![
+        4 => Just(phase::DRAIN), 1 => Just(phase::HEAL), 1 => Just(phase::UNRECOVERED), 1 => Just(phase::UNDRAINED)
+    ];
+    let flags = (any::<bool>(), any::<bool>());
+    let draft = (0..if consumers { 2 } else { 3u32 }, kind, f, mops, keys, rebalanced, flags, 0usize..4);
+    (draft, offsets, outcome, mark, key(), proptest::option::weighted(0.8, 0i64..6), 0i64..6).prop_map(
+        |(
+            (process, kind, f, mops, keys, rebalanced, (from_beginning, abort), lasts),
+            offsets,
+            outcome,
+            mark,
+            key,
+            at,
+            end,
+        )| {
             let mops = mops.into_iter().map(|(send, poll, sends)| match f {
                 F::Send => send,
                 F::Poll => poll,
                 _ if sends => send,
                 _ => poll,
             });
-            Draft { process, kind, mops: mops.collect(), f, keys, rebalanced, from_beginning, lasts }
+            let told = match f {
+                F::Committed => json!({key.to_string(): at}),
+                F::Debug => json!({key.to_string(): {"position": at, "end": end}}),
+                _ => mark.into(),
+            };
+            let outcome = outcome.filter(|outcome| {
+                f == F::Txn
+                    && match kind {
+                        Kind::Ok => *outcome == Txn::COMMITTED,
+                        Kind::Fail => *outcome == Txn::ABORTED,
+                        _ => true,
+                    }
+            });
+            let abort = abort && kind == Kind::Fail && f == F::Txn;
+            let offsets = if matches!(f, F::Poll | F::Txn) { offsets } else { Vec::new() };
+            let mops = mops.collect();
+            Draft {
+                process,
+                kind,
+                mops,
+                f,
+                keys,
+                rebalanced,
+                from_beginning,
+                outcome,
+                abort,
+                offsets,
+                told,
+                lasts,
+            }
         },
     )
 }
@@ -84,7 +172,12 @@ fn draft() -> impl Strategy<Value = Draft> {
 /// Histories of up to `max_ops` ops, two rows each, well formed: every value is sent at most once, a process that got
 /// an info or never an answer is followed by another.
 pub(crate) fn histories(max_ops: usize) -> impl Strategy<Value = History> {
-    vec(draft(), 0..=max_ops).prop_map(|drafts| assemble(&drafts))
+    vec(draft(false), 0..=max_ops).prop_map(|drafts| assemble(&drafts))
+}
+
+/// As [`histories`], but of what consumers do: they subscribe, read, commit, abort and ask.
+pub(crate) fn histories_of_consumers(max_ops: usize) -> impl Strategy<Value = History> {
+    vec(draft(true), 0..=max_ops).prop_map(|drafts| assemble(&drafts))
 }
 
 fn assemble(drafts: &[Draft]) -> History {
@@ -104,27 +197,51 @@ fn assemble(drafts: &[Draft]) -> History {
                 *next += 1;
             }
         }
-        let value = match () {
+        let is_mark = draft.f.name() == phase::PHASE;
+        let value = match draft.f {
             _ if draft.f.has_mops() => OpValue::Mops(mops),
             _ if draft.f.has_keys() => OpValue::Keys(draft.keys.clone()),
+            F::Committed | F::Debug => OpValue::Json(draft.told.clone()),
+            _ if is_mark => OpValue::Json(draft.told.clone()),
             _ => OpValue::None,
         };
+        if is_mark {
+            let op = |kind, value| Op {
+                index: 0,
+                time_ns: 0,
+                process: Process::Nemesis,
+                kind,
+                f: draft.f.clone(),
+                value,
+                extra: Extra::default(),
+            };
+            rows.push((begin, op(Kind::Invoke, value)));
+            rows.push((begin, op(Kind::Info, OpValue::None)));
+            continue;
+        }
         let kind = if draft.f == F::Crash { Kind::Info } else { draft.kind };
         let rebalance =
             draft.rebalanced.iter().map(|key| Rebalance { kind: "assigned".into(), keys: vec![*key] });
         let from_beginning = draft.f == F::Assign && draft.from_beginning;
-        let op = |kind, value, rebalance| Op {
+        let extra = Extra {
+            rebalance: rebalance.collect(),
+            txn: draft.outcome.map(|outcome| Txn { id: "a".into(), outcome: outcome.into() }),
+            abort: draft.abort,
+            offsets: draft.offsets.clone(),
+            ..Extra::default()
+        };
+        let op = |kind, value, extra| Op {
             index: 0,
             time_ns: 0,
             process: Process::Client(number),
             kind,
             f: draft.f.clone(),
             value,
-            extra: Extra { rebalance, from_beginning, ..Extra::default() },
+            extra: Extra { from_beginning, ..extra },
         };
-        rows.push((begin, op(Kind::Invoke, as_invoked(&value), Vec::new())));
+        rows.push((begin, op(Kind::Invoke, as_invoked(&value), Extra::default())));
         if kind != Kind::Invoke {
-            rows.push((end, op(kind, value, rebalance.collect())));
+            rows.push((end, op(kind, value, extra)));
         }
         let retired = matches!(kind, Kind::Info | Kind::Invoke);
         threads.insert(draft.process, (end + 1, if retired { number + 3 } else { number }));
@@ -165,7 +282,20 @@ pub(crate) fn rename(
             }
         }
         OpValue::Keys(keys) => keys.iter_mut().for_each(|k| *k = key(*k)),
+        OpValue::Json(Json::Object(told)) => {
+            let renamed = std::mem::take(told).into_iter().map(|(k, mut told)| {
+                let k = key(Key(k.parse().expect("a key"))).to_string();
+                if let Some(at) = told.as_i64() {
+                    told = offset(Offset(at)).0.into();
+                }
+                (k, told)
+            });
+            *told = renamed.collect();
+        }
         _ => {}
+    }
+    for (k, o) in &mut op.extra.offsets {
+        (*k, *o) = (key(*k), offset(*o));
     }
     for entry in &mut op.extra.rebalance {
         entry.keys.iter_mut().for_each(|k| *k = key(*k));
@@ -187,9 +317,11 @@ pub(crate) fn check_proofs(history: &History, options: &Options) {
             let again = check(&proof, &options);
             // Where the log contradicts itself, leaving values out can make a cycle plainer than it was.
             let torn = ["duplicate", "inconsistent-offsets", "phantom-read"];
-            let plainer = ["G0", "G1c"].iter().any(|cycle| name.starts_with(cycle))
+            let is_cycle =
+                |name: &str| ["G-single", "G0", "G1c", "G2"].iter().any(|cycle| name.starts_with(cycle));
+            let plainer = is_cycle(name)
                 && torn.iter().any(|name| verdict.anomalies.contains_key(*name))
-                && again.anomalies.keys().any(|found| found.starts_with("G0") || found.starts_with("G1c"));
+                && again.anomalies.keys().any(|found| is_cycle(found));
             assert!(
                 plainer || again.anomalies.contains_key(name),
                 "{name}: {}\nis not seen in {}\nof {}",
@@ -201,4 +333,45 @@ pub(crate) fn check_proofs(history: &History, options: &Options) {
             assert!(example.ops.iter().all(|op| indices.contains(op)), "{:?} in {indices:?}", example.ops);
         }
     }
+}
+
+/// Histories of a log that agrees with itself, of transactions that wrote to some of three keys, mostly one after the
+/// other, and read some from anywhere to anywhere, mostly of those before.
+pub(crate) fn stops(max_txns: usize) -> impl Strategy<Value = History> {
+    let send = (5i64..8, proptest::option::weighted(0.1, 0usize..9));
+    let reads = proptest::collection::btree_map(5i64..8, (0usize..4, 1usize..4), 0..3);
+    let ahead = prop_oneof![6 => Just(0usize), 1 => Just(9)];
+    let txn = (vec(send, 0..3), (reads, ahead), 0usize..8, proptest::bool::weighted(0.1));
+    vec(txn, 1..=max_txns).prop_map(|txns| {
+        let mut logs: BTreeMap<i64, Vec<(usize, usize)>> = BTreeMap::new();
+        // A value is the number of its transaction times ten, and which of its sends it is.
+        for (n, (sends, ..)) in txns.iter().enumerate() {
+            for (nth, (key, priority)) in sends.iter().enumerate() {
+                logs.entry(*key).or_default().push((priority.unwrap_or(n), n * 10 + nth));
+            }
+        }
+        logs.values_mut().for_each(|log| log.sort_unstable());
+        let mut rows = Vec::new();
+        for (n, (sends, (reads, ahead), lasts, is_info)) in txns.iter().enumerate() {
+            let mut mops = Vec::new();
+            for (nth, (key, _)) in sends.iter().enumerate() {
+                let value = n * 10 + nth;
+                let offset = logs[key].iter().position(|(_, other)| *other == value).expect("it was sent");
+                mops.push(format!("s{key}={value}@{offset}"));
+            }
+            let groups = reads.iter().map(|(key, (from, len))| {
+                let log = logs.get(key).map_or(&[][..], Vec::as_slice);
+                let records = log.iter().enumerate().skip(*from).take(*len);
+                let records = records.take_while(|(_, (_, value))| value / 10 < n + ahead);
+                let records: Vec<String> = records.map(|(at, (_, value))| format!("{at}={value}")).collect();
+                format!("{key}:{}", records.join(","))
+            });
+            mops.push(format!("p{}", groups.collect::<Vec<_>>().join(";")));
+            let mops = mops.join(" ");
+            rows.push((n, format!("<{n}/({mops})")));
+            rows.push((n + 1 + lasts, format!(">{}{n}/({mops})", if *is_info { "?" } else { "" })));
+        }
+        rows.sort_by_key(|(at, _)| *at);
+        mini::parse(&rows.into_iter().map(|(_, word)| word).collect::<Vec<_>>().join(" "))
+    })
 }

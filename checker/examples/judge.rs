@@ -1,7 +1,7 @@
 //! Judges a history and says what it took: `cargo run --release -p riprap-checker --example judge -- HISTORY`.
 
 use riprap_checker::{Options, check, read_history};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Seconds of processor time that this process has used, on all cores; 0 where there is no /proc.
 fn cpu_s() -> f64 {
@@ -12,6 +12,15 @@ fn cpu_s() -> f64 {
     fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS_PER_S
 }
 
+/// The most memory that this process has had, in MB; 0 where there is no /proc.
+fn peak_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak_kib =
+        peak.and_then(|rest| rest.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok());
+    (peak_kib.unwrap_or_default() << 10) / 1_000_000
+}
+
 fn main() {
     let path = std::env::args().nth(1).expect("a history's path is given");
     let begin = Instant::now();
@@ -19,7 +28,7 @@ fn main() {
         eprintln!("{e}");
         std::process::exit(254)
     });
-    let (read, read_cpu_s) = (begin.elapsed(), cpu_s());
+    let (read, read_cpu_s, read_peak_mb) = (begin.elapsed(), cpu_s(), peak_mb());
     let begin = Instant::now();
     let verdict = check(&loaded.history, &Options::default());
     let checked = begin.elapsed();
@@ -27,14 +36,18 @@ fn main() {
         println!("{name}: {}{}", found.count, if found.allowed { " (allowed)" } else { "" });
     }
     verdict.why.iter().for_each(|why| println!("{why}"));
+    let completed: u64 =
+        verdict.stats.by_f.values().map(|kinds| kinds.ok + kinds.fail + kinds.info).sum::<u64>();
     println!(
-        "{}: {} ops, {} records read in {:.2} s ({:.2} s of processor time), judged in {:.2} s ({:.2} s)",
-        verdict.valid,
-        verdict.stats.ops,
-        verdict.stats.ok_records,
-        read.as_secs_f64(),
-        read_cpu_s,
-        checked.as_secs_f64(),
-        cpu_s() - read_cpu_s
+        "{}: {completed} completed ops, {} records read by polls",
+        verdict.valid, verdict.stats.ok_records
     );
+    let cost = |what: &str, took: Duration, cpu_s: f64| {
+        let rate = completed as f64 / took.as_secs_f64();
+        println!("{what} in {:.2} s ({cpu_s:.2} s of processor time): {rate:.0} ops/s", took.as_secs_f64());
+    };
+    cost("read", read, read_cpu_s);
+    cost("judged", checked, cpu_s() - read_cpu_s);
+    cost("both", read + checked, cpu_s());
+    println!("peak memory: {read_peak_mb} MB after reading, {} MB in all", peak_mb());
 }

@@ -19,7 +19,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
 use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 use riprap_core::client::{
-    ClientConfig, ClientLog, Isolation, LocalFuture, Log, LogError, Polled, Progress, block_on,
+    ClientConfig, ClientLog, Committed, Isolation, LocalFuture, Log, LogError, Polled, Progress, block_on,
 };
 use riprap_core::op::{Key, Offset, Rebalance, Value};
 use riprap_core::system::ErrorRule;
@@ -88,9 +88,16 @@ pub struct KafkaLog {
     rules: &'static [ErrorRule],
     producer: Option<BaseProducer<Reports>>,
     consumer: Option<BaseConsumer<Rebalances>>,
+    /// Whether the consumer has subscribed.
+    in_group: bool,
     /// The keys that the consumer holds, each with the offset to go on from, once it has read there.
     held: BTreeMap<Key, Option<Offset>>,
+    /// Those that the group gave it: only of these does it commit.
+    given: BTreeSet<Key>,
+    /// What the group gave and took since it was looked at last.
     rebalance: Arc<Mutex<Vec<Rebalance>>>,
+    /// What it took when the consumer left it: to be told by the next poll.
+    parting: Vec<Rebalance>,
     report: Arc<Mutex<Option<Report>>>,
 }
 
@@ -104,8 +111,11 @@ impl KafkaLog {
             rules,
             producer: None,
             consumer: None,
+            in_group: false,
             held: BTreeMap::new(),
+            given: BTreeSet::new(),
             rebalance: Arc::default(),
+            parting: Vec::new(),
             report: Arc::default(),
         }
     }
@@ -233,7 +243,7 @@ impl KafkaLog {
 
     fn poll_now(&mut self) -> Result<Polled, LogError> {
         let deadline = Instant::now() + self.config.poll_timeout;
-        let mut polled = Polled::default();
+        let mut polled = Polled { rebalance: std::mem::take(&mut self.parting), ..Polled::default() };
         let mut records = 0;
         self.consumer()?;
         while records < self.config.max_poll_records {
@@ -246,10 +256,13 @@ impl KafkaLog {
             let rebalance = std::mem::take(&mut *self.rebalance.lock().expect("no holder panics"));
             for event in &rebalance {
                 for key in &event.keys {
-                    match event.kind.as_str() {
-                        "assigned" => self.held.insert(*key, None),
-                        _ => self.held.remove(key),
-                    };
+                    if event.kind == "assigned" {
+                        self.held.insert(*key, None);
+                        self.given.insert(*key);
+                    } else {
+                        self.held.remove(key);
+                        self.given.remove(key);
+                    }
                 }
             }
             polled.rebalance.extend(rebalance);
@@ -285,27 +298,62 @@ impl KafkaLog {
         let list = self.list(held.iter().map(|(key, position)| {
             (*key, position.map_or(BEGINNING, |position| RdOffset::Offset(position.0)))
         }))?;
-        let consumer = self.consumer()?;
-        consumer.unsubscribe();
-        consumer.assign(&list).map_err(|e| self.error(&e))?;
+        if self.in_group {
+            self.leave();
+        }
+        self.consumer()?.assign(&list).map_err(|e| self.error(&e))?;
         self.held = held;
         Ok(())
+    }
+
+    /// Throws the consumer away, and with it its membership of the group or the keys that it took by itself: the next one
+    /// begins anew. librdkafka's consumer is not made for both ways in turn: when one leaves its group and assigns keys,
+    /// the group's revocation is served by a later poll, and would take the new keys; when one subscribes, keys that it
+    /// had assigned are read, and committed, until the group has given it others.
+    /// Source: librdkafka 2.12.1, rdkafka_cgrp.c, rd_kafka_cgrp_subscribe, rd_kafka_cgrp_unsubscribe.
+    fn leave(&mut self) {
+        self.consumer = None;
+        self.in_group = false;
+        self.held.clear();
+        self.given.clear();
+        self.parting.append(&mut self.rebalance.lock().expect("no holder panics"));
     }
 
     fn subscribe_now(&mut self, keys: &[Key]) -> Result<(), LogError> {
         let topics: BTreeSet<String> = keys.iter().map(|key| self.config.topic_partition(*key).0).collect();
         let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+        if !self.in_group {
+            self.leave();
+            self.in_group = true;
+        }
         self.consumer()?.subscribe(&topics).map_err(|e| self.error(&e))
     }
 
     fn commit_now(&mut self) -> Result<Vec<(Key, Offset)>, LogError> {
+        let given = self.held.iter().filter(|(key, _)| self.given.contains(key));
         let offsets: Vec<(Key, Offset)> =
-            self.held.iter().filter_map(|(key, position)| Some((*key, (*position)?))).collect();
+            given.filter_map(|(key, position)| Some((*key, (*position)?))).collect();
         if !offsets.is_empty() {
             let list = self.list(offsets.iter().map(|(key, offset)| (*key, RdOffset::Offset(offset.0))))?;
+            // An error, of any one partition, makes the whole an error, though the others' offsets may be committed.
+            // Source: librdkafka 2.12.1, rdkafka_request.c, rd_kafka_handle_OffsetCommit.
             self.consumer()?.commit(&list, CommitMode::Sync).map_err(|e| self.error(&e))?;
         }
         Ok(offsets)
+    }
+
+    fn committed_now(&mut self, keys: &[Key]) -> Result<Committed, LogError> {
+        let list = self.list(keys.iter().map(|key| (*key, RdOffset::Invalid)))?;
+        let told = self.consumer()?.committed_offsets(list, ASK_TIMEOUT).map_err(|e| self.error(&e))?;
+        let told = told.elements().into_iter().filter_map(|part| {
+            let key = self.config.key(part.topic(), part.partition())?;
+            Some(match (part.error(), part.offset()) {
+                (Err(error), _) => Err(self.error(&error)),
+                (Ok(()), RdOffset::Offset(offset)) => Ok((key, Some(Offset(offset)))),
+                (Ok(()), _) => Ok((key, None)),
+            })
+        });
+        told.collect()
     }
 
     fn progress_now(&mut self) -> Result<Vec<Progress>, LogError> {
@@ -353,6 +401,9 @@ impl Log for KafkaLog {
     }
     fn commit_offsets(&mut self) -> LocalFuture<'_, Result<Vec<(Key, Offset)>, LogError>> {
         Box::pin(ready(self.commit_now()))
+    }
+    fn committed<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<Committed, LogError>> {
+        Box::pin(ready(self.committed_now(keys)))
     }
     fn progress(&mut self) -> LocalFuture<'_, Result<Vec<Progress>, LogError>> {
         Box::pin(ready(self.progress_now()))
@@ -471,10 +522,13 @@ impl ConsumerContext for Rebalances {
 }
 
 /// Where a member of a group goes on: where the group has committed, or from the beginning. If the cluster does not say
-/// in time, librdkafka is left to ask it.
+/// in time, or not of some partition, librdkafka is left to ask it.
 fn start_from_committed(consumer: &BaseConsumer<Rebalances>, list: &mut TopicPartitionList) {
     let Ok(committed) = consumer.committed_offsets(list.clone(), ASK_TIMEOUT) else { return };
     for part in committed.elements() {
+        if part.error().is_err() {
+            continue;
+        }
         let offset = match part.offset() {
             offset @ RdOffset::Offset(_) => offset,
             _ => BEGINNING,

@@ -7,15 +7,18 @@
 mod drain;
 mod queue;
 
-pub use drain::Drain;
+pub use drain::{Drain, Left, TRY_LIMIT};
 
 use riprap_checker::Options;
 use riprap_core::client::{Client, ClientConfig, ClientLog, Log, LogError, SubscribeVia};
-use riprap_core::generator::BoxedGenerator;
+use riprap_core::generator::{BoxedGenerator, Draft};
+use riprap_core::history::MopRef;
+use riprap_core::op::{F, OpValue, Value};
 use riprap_core::plan::TestConfig;
 use riprap_core::system::CLIENT_SETTING;
 use riprap_core::{History, Key};
-use std::collections::BTreeSet;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// What the registry knows of a workload.
@@ -53,7 +56,8 @@ pub trait Workload: Sync {
     /// What the clients do in the main phase, at whatever rate they are asked: pace and end are the caller's.
     fn generator(&self, config: &TestConfig) -> BoxedGenerator;
 
-    /// How the end is read, once the cluster is whole again: fresh clients, each key from its beginning.
+    /// How a run ends, once the cluster is whole again: one more value to each key, and fresh clients that read it from
+    /// its beginning.
     fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain);
 
     /// The client that runs as this process.
@@ -94,20 +98,34 @@ fn client_properties(config: &TestConfig) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Every key that a history sends to or reads.
-fn keys_of(history: &History) -> BTreeSet<Key> {
-    use riprap_core::history::MopRef;
-    let mut keys = BTreeSet::new();
-    for mop in history.ops().flat_map(|op| op.mops()) {
-        match mop {
-            MopRef::Send { key, .. } => {
-                keys.insert(key);
+/// Every key that a history sends to or reads, with the highest value that it has seen there: no value below 0 counts.
+struct Last(BTreeMap<Key, Value>);
+
+impl Last {
+    fn of(history: &History) -> Last {
+        let mut last = Last(BTreeMap::new());
+        for mop in history.ops().flat_map(|op| op.mops()) {
+            match mop {
+                MopRef::Send { key, value, .. } => last.raise(key, Some(value)),
+                MopRef::Asked => {}
+                MopRef::Polled(reads) => {
+                    reads.groups().for_each(|(key, _, values)| last.raise(key, values.iter().copied().max()));
+                }
             }
-            MopRef::Asked => {}
-            MopRef::Polled(reads) => keys.extend(reads.groups().map(|(key, _, _)| key)),
         }
+        last
     }
-    keys
+
+    fn raise(&mut self, key: Key, value: Option<Value>) {
+        let highest = self.0.entry(key).or_insert(Value(-1));
+        *highest = value.map_or(*highest, |value| value.max(*highest));
+    }
+}
+
+/// A question for what the group has committed of these keys. The grammar is in [`riprap_core::op`].
+fn committed(keys: &[Key]) -> Draft {
+    let numbers: Vec<i64> = keys.iter().map(|key| key.0).collect();
+    Draft::new(F::Committed, OpValue::Json(json!(numbers)))
 }
 
 #[cfg(test)]

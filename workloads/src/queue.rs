@@ -8,7 +8,7 @@
 //! What it cannot see: the order in which records of different keys became visible (there are no transactions in it
 //! yet), and anything about a record's own key, headers and timestamp.
 
-use crate::{Connect, Drain, Shared, Workload, WorkloadInfo, client_properties, drain, keys_of, options};
+use crate::{Connect, Drain, Shared, Workload, WorkloadInfo, client_properties, committed, drain, options};
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_checker::Options;
@@ -27,8 +27,12 @@ use std::time::Duration;
 
 /// How many keys share a topic.
 const PARTITIONS_PER_TOPIC: u32 = 4;
-/// One op in so many takes other keys.
+/// One op in so many takes other keys; of a process that has subscribed fewer, since each makes the whole group share
+/// out its keys anew, and nobody reads meanwhile.
 const REASSIGN_EVERY: u32 = 32;
+const RESUBSCRIBE_EVERY: u32 = 128;
+/// One op in so many of a process that has subscribed asks what the group has committed.
+const COMMITTED_EVERY: u32 = 16;
 /// One op in so many is a crash of the client.
 const CRASH_EVERY: u32 = 256;
 /// One choice of keys in so many looks for records that nobody has read.
@@ -72,14 +76,14 @@ impl Workload for Queue {
             taken: 0,
             live: (0..i64::from(config.keys)).map(|key| (Key(key), 0)).collect(),
             next_key: i64::from(config.keys),
-            holding: BTreeSet::new(),
+            holding: BTreeMap::new(),
             acked: BTreeMap::new(),
             read: BTreeMap::new(),
         }))
     }
 
     fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain) {
-        drain::drain(keys_of(history), config.concurrency)
+        drain::drain(history, PARTITIONS_PER_TOPIC, config.concurrency, config.drain_limit_ms)
     }
 
     fn client(&self, config: &TestConfig, shared: &Shared, name: &str) -> Box<dyn Client> {
@@ -129,8 +133,8 @@ struct Ops {
     /// The keys being written, each with how many values it has been given.
     live: Vec<(Key, u64)>,
     next_key: i64,
-    /// The processes that have taken keys.
-    holding: BTreeSet<Process>,
+    /// The processes that have taken keys, each with those that it has subscribed to.
+    holding: BTreeMap<Process, Vec<Key>>,
     /// For each key, the highest offset acknowledged, and the highest read.
     acked: BTreeMap<Key, Offset>,
     read: BTreeMap<Key, Offset>,
@@ -139,11 +143,16 @@ struct Ops {
 impl Ops {
     fn draft(&self, process: Process) -> Draft {
         let mut random = self.seed.stream("queue", &format!("op {}", self.taken));
-        if !self.holding.contains(&process) || random.random_ratio(1, REASSIGN_EVERY) {
+        let Some(subscribed) = self.holding.get(&process) else { return self.take_keys(&mut random) };
+        let every = if subscribed.is_empty() { REASSIGN_EVERY } else { RESUBSCRIBE_EVERY };
+        if random.random_ratio(1, every) {
             return self.take_keys(&mut random);
         }
         if random.random_ratio(1, CRASH_EVERY) {
             return Draft::new(F::Crash, OpValue::None);
+        }
+        if !subscribed.is_empty() && random.random_ratio(1, COMMITTED_EVERY) {
+            return committed(subscribed);
         }
         if random.random_ratio(1, 2) {
             return Draft::new(F::Poll, OpValue::Mops(vec![Mop::Poll(None)]));
@@ -178,8 +187,9 @@ impl Generator for Ops {
 
     fn take(&mut self, context: &Context, offer: &mut Offer) {
         self.taken += 1;
-        if offer.draft.f.has_keys() {
-            self.holding.extend(context.next_free().map(|(_, process)| process));
+        if let (OpValue::Keys(keys), Some((_, process))) = (&offer.draft.value, context.next_free()) {
+            let subscribed = if offer.draft.f == F::Subscribe { keys.clone() } else { Vec::new() };
+            self.holding.insert(process, subscribed);
         }
         let OpValue::Mops(mops) = &offer.draft.value else { return };
         for mop in mops {
@@ -298,6 +308,19 @@ impl QueueClient {
         Ok(OpValue::Keys(keys.to_vec()))
     }
 
+    async fn committed(&mut self, keys: &Json) -> Result<OpValue, LogError> {
+        let keys: Vec<Key> =
+            keys.as_array().into_iter().flatten().filter_map(Json::as_i64).map(Key).collect();
+        let committed = self.log()?.committed(&keys).await;
+        // A question has no effect.
+        let committed = committed.map_err(|error| LogError { definite: true, ..error })?;
+        let by_key: Map<String, Json> = committed
+            .iter()
+            .map(|(key, offset)| (key.to_string(), offset.map_or(Json::Null, |offset| offset.0.into())))
+            .collect();
+        Ok(OpValue::Json(Json::Object(by_key)))
+    }
+
     async fn progress(&mut self) -> Result<OpValue, LogError> {
         let progress = self.log()?.progress().await;
         let progress = progress.map_err(|error| LogError { definite: true, ..error })?;
@@ -316,6 +339,7 @@ impl Client for QueueClient {
             let result = match (&op.f, &op.value) {
                 (F::Crash, _) => return Completion { kind: Kind::Info, value: OpValue::None, extra },
                 (F::Debug, _) => self.progress().await,
+                (F::Committed, OpValue::Json(keys)) => self.committed(keys).await,
                 (_, OpValue::Mops(mops)) => self.mops(mops, &mut extra).await,
                 (_, OpValue::Keys(keys)) => self.take_keys(op, keys).await,
                 (f, _) => panic!("the queue workload has no op `{}`", f.name()),

@@ -4,11 +4,12 @@
 
 use riprap_checker::{Valid, Verdict, check};
 use riprap_core::client::{
-    Client, ClientConfig, Completion, Isolation, LocalFuture, Log, LogError, Polled, Progress, SubscribeVia,
+    Client, ClientConfig, Committed, Completion, Isolation, LocalFuture, Log, LogError, Polled, Progress,
+    SubscribeVia,
 };
 use riprap_core::generator::{BoxedGenerator, Thread, limit};
 use riprap_core::interpreter::{Interpreter, Next};
-use riprap_core::op::{Key, Offset, Op, Process, Value};
+use riprap_core::op::{Key, Kind, Offset, Op, Process, Rebalance, Value};
 use riprap_core::plan::TestConfig;
 use riprap_core::{F, History};
 use riprap_workloads::{Shared, Workload, find};
@@ -30,21 +31,49 @@ enum Fault {
     Skips,
     /// Nothing can be sent.
     Refuses,
+    /// Every 50th commit of a group's offsets is acknowledged and not kept.
+    Forgets,
 }
 
 #[derive(Default)]
 struct Store {
     logs: BTreeMap<Key, Vec<(Offset, Value)>>,
     calls: u64,
+    members: u64,
+    /// Which member of the group each key was given to: the one that subscribed to it last.
+    given: BTreeMap<Key, u64>,
+    committed: BTreeMap<Key, Offset>,
 }
 
 struct MemLog {
     store: Arc<Mutex<Store>>,
     fault: Fault,
     held: BTreeMap<Key, usize>,
+    /// Its number in the group, while it is in it, and what it has subscribed to.
+    member: Option<u64>,
+    wanted: Vec<Key>,
 }
 
 impl MemLog {
+    fn rebalance(&mut self) -> Vec<Rebalance> {
+        if self.member.is_none() {
+            return Vec::new();
+        }
+        let store = self.store.lock().expect("no holder panics");
+        let is_given = |key: &Key| store.given.get(key).copied() == self.member;
+        let taken: Vec<Key> = self.held.keys().copied().filter(|key| !is_given(key)).collect();
+        self.held.retain(|key, _| is_given(key));
+        let fresh = self.wanted.iter().copied().filter(|key| is_given(key) && !self.held.contains_key(key));
+        let fresh: Vec<Key> = fresh.collect();
+        self.held.extend(fresh.iter().map(|key| {
+            // Offsets are places: nothing is ever taken from a log.
+            (*key, store.committed.get(key).map_or(0, |offset| offset.0 as usize))
+        }));
+        let events = [("revoked", taken), ("assigned", fresh)];
+        let events = events.into_iter().filter(|(_, keys)| !keys.is_empty());
+        events.map(|(kind, keys)| Rebalance { kind: kind.to_owned(), keys }).collect()
+    }
+
     fn every_50th(&self, fault: Fault) -> bool {
         let mut store = self.store.lock().expect("no holder panics");
         store.calls += 1;
@@ -76,6 +105,7 @@ impl Log for MemLog {
 
     fn poll(&mut self) -> LocalFuture<'_, Result<Polled, LogError>> {
         let skip = usize::from(self.every_50th(Fault::Skips));
+        let rebalance = self.rebalance();
         let store = self.store.lock().expect("no holder panics");
         let mut reads = Vec::new();
         for (key, position) in &mut self.held {
@@ -86,7 +116,7 @@ impl Log for MemLog {
                 reads.push((*key, fresh.to_vec()));
             }
         }
-        Box::pin(ready(Ok(Polled { reads, rebalance: Vec::new() })))
+        Box::pin(ready(Ok(Polled { reads, rebalance })))
     }
 
     fn assign<'a>(
@@ -96,15 +126,36 @@ impl Log for MemLog {
     ) -> LocalFuture<'a, Result<(), LogError>> {
         let position = |key: &Key| if from_beginning { 0 } else { self.held.get(key).copied().unwrap_or(0) };
         self.held = keys.iter().map(|key| (*key, position(key))).collect();
+        if let Some(member) = self.member.take() {
+            self.store.lock().expect("no holder panics").given.retain(|_, holder| *holder != member);
+        }
         Box::pin(ready(Ok(())))
     }
 
     fn subscribe<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>> {
-        self.assign(keys, false)
+        let mut store = self.store.lock().expect("no holder panics");
+        store.members += 1;
+        let member = store.members;
+        store.given.retain(|_, holder| Some(*holder) != self.member);
+        store.given.extend(keys.iter().map(|key| (*key, member)));
+        (self.member, self.wanted) = (Some(member), keys.to_vec());
+        self.held.clear();
+        Box::pin(ready(Ok(())))
     }
 
     fn commit_offsets(&mut self) -> LocalFuture<'_, Result<Vec<(Key, Offset)>, LogError>> {
-        Box::pin(ready(Ok(Vec::new())))
+        let offsets: Vec<_> =
+            self.held.iter().map(|(key, position)| (*key, Offset(*position as i64))).collect();
+        if !self.every_50th(Fault::Forgets) {
+            self.store.lock().expect("no holder panics").committed.extend(offsets.iter().copied());
+        }
+        Box::pin(ready(Ok(offsets)))
+    }
+
+    fn committed<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<Committed, LogError>> {
+        let store = self.store.lock().expect("no holder panics");
+        let committed = keys.iter().map(|key| (*key, store.committed.get(key).copied()));
+        Box::pin(ready(Ok(committed.collect())))
     }
 
     fn progress(&mut self) -> LocalFuture<'_, Result<Vec<Progress>, LogError>> {
@@ -118,7 +169,7 @@ impl Log for MemLog {
     }
 }
 
-fn config(seed: u64) -> TestConfig {
+fn config(seed: u64, via: &[SubscribeVia]) -> TestConfig {
     TestConfig {
         system: "memory".to_owned(),
         workload: "queue".to_owned(),
@@ -130,7 +181,7 @@ fn config(seed: u64) -> TestConfig {
         seed,
         txn: false,
         isolation: Isolation::ReadCommitted,
-        sub_via: vec![SubscribeVia::Assign],
+        sub_via: via.to_vec(),
         acks: "all".to_owned(),
         idempotence: true,
         defect: None,
@@ -193,10 +244,20 @@ impl Run<'_> {
 }
 
 fn run(seed: u64, ops: u64, fault: Fault) -> (History, Verdict) {
+    run_via(&[SubscribeVia::Assign], seed, ops, fault)
+}
+
+fn run_via(via: &[SubscribeVia], seed: u64, ops: u64, fault: Fault) -> (History, Verdict) {
     let workload = find("queue").expect("the workload under test");
     let store: Arc<Mutex<Store>> = Arc::default();
     let connect = move |_: &ClientConfig| {
-        let log = MemLog { store: Arc::clone(&store), fault, held: BTreeMap::new() };
+        let log = MemLog {
+            store: Arc::clone(&store),
+            fault,
+            held: BTreeMap::new(),
+            member: None,
+            wanted: Vec::new(),
+        };
         Ok(Box::new(log) as Box<dyn Log>)
     };
     let shared = Shared {
@@ -205,7 +266,7 @@ fn run(seed: u64, ops: u64, fault: Fault) -> (History, Verdict) {
         log: Default::default(),
         topics: Arc::default(),
     };
-    let config = config(seed);
+    let config = config(seed, via);
     let mut run = Run {
         workload,
         interpreter: Interpreter::new(config.concurrency),
@@ -219,7 +280,9 @@ fn run(seed: u64, ops: u64, fault: Fault) -> (History, Verdict) {
     run.generate(limit(ops, workload.generator(&config)));
     let (generator, drain) = workload.final_generator(&config, &run.history);
     run.generate(generator);
-    assert_eq!(drain.pending(), []);
+    let refuses = fault == Fault::Refuses;
+    let left = drain.left();
+    assert_eq!((left.unread.len(), left.untold.len(), left.unwritten.is_empty()), (0, 0, !refuses));
     let verdict = check(&run.history, &workload.options(&config));
     (run.history, verdict)
 }
@@ -250,6 +313,53 @@ fn a_wrong_log_is_found() {
     check_finds(Fault::Loses, &["lost-write", "unseen"]);
     check_finds(Fault::Doubles, &["duplicate"]);
     check_finds(Fault::Skips, &["poll-skip", "int-poll-skip"]);
+}
+
+/// What the group is known to have committed of each key at the end of a history, and what it was last told to have.
+fn commits(history: &History) -> (BTreeMap<Key, Offset>, BTreeMap<Key, Offset>) {
+    let (mut committed, mut told) = (BTreeMap::new(), BTreeMap::new());
+    for op in history.ops() {
+        let offsets = op.extra().map_or(&[] as &[_], |extra| &extra.offsets);
+        committed.extend(offsets.iter().copied());
+        if *op.f() == F::Committed && op.kind() == Kind::Ok {
+            let offsets = op.json().and_then(|json| json.as_object()).expect("offsets by key");
+            told.extend(offsets.iter().filter_map(|(key, offset)| {
+                Some((Key(key.parse().expect("a key")), Offset(offset.as_i64()?)))
+            }));
+        }
+    }
+    (committed, told)
+}
+
+#[test]
+fn a_group_that_commits_is_asked_what_it_has() {
+    use SubscribeVia::{Assign, Subscribe};
+    for seed in 0..10 {
+        for via in [&[Subscribe][..], &[Assign, Subscribe]] {
+            let (history, verdict) = run_via(via, seed, 1000, Fault::None);
+            assert_eq!(verdict.valid, Valid::True, "seed {seed}, {via:?}: {:?}", verdict.why);
+            let asked = history.ops().filter(|op| *op.f() == F::Committed && op.kind() == Kind::Invoke);
+            let asked = asked.count();
+            assert!(asked > 10, "seed {seed}, {via:?}: asked {asked} times");
+            // The last questions are those of the end, behind every commit.
+            let (committed, told) = commits(&history);
+            assert!(!committed.is_empty(), "seed {seed}, {via:?}");
+            assert_eq!(committed, told, "seed {seed}, {via:?}");
+        }
+    }
+}
+
+#[test]
+fn a_commit_that_is_forgotten_shows() {
+    for seed in 0..5 {
+        let (history, verdict) = run_via(&[SubscribeVia::Subscribe], seed, 2000, Fault::Forgets);
+        let found: Vec<&str> = verdict.forbidden().map(|(name, _)| name).collect();
+        assert_eq!(verdict.valid, Valid::False, "seed {seed}: {:?}", commits(&history));
+        assert!(
+            found.iter().any(|name| ["committed-offset-regression", "redelivery"].contains(name)),
+            "seed {seed}: {found:?}"
+        );
+    }
 }
 
 #[test]

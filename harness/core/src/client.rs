@@ -123,6 +123,9 @@ pub struct Polled {
     pub rebalance: Vec<Rebalance>,
 }
 
+/// What a group has committed: keys with the offset to go on from, `None` where it has committed nothing.
+pub type Committed = Vec<(Key, Option<Offset>)>;
+
 /// The API of a Kafka-like system, for one client: a producer and a consumer.
 ///
 /// Errors: every call fails with a [`LogError`]; it is definite only where the system's error table says so.
@@ -147,9 +150,12 @@ pub trait Log {
     /// From now on the consumer reads what its group gives it of these keys' topics.
     fn subscribe<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>>;
 
-    /// Commits, for the group, how far this consumer has read. Returns what was committed: each key with the offset
-    /// to go on from.
+    /// Commits, for the group, how far this consumer has read of what the group gave it. Returns what was committed: each
+    /// key with the offset to go on from. Errors: any of it may have been committed, unless the error is definite.
     fn commit_offsets(&mut self) -> LocalFuture<'_, Result<Vec<(Key, Offset)>, LogError>>;
+
+    /// What the group has committed of these keys, whoever holds them.
+    fn committed<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<Committed, LogError>>;
 
     /// Where this consumer stands in each key that it holds, and where that key ends for it.
     fn progress(&mut self) -> LocalFuture<'_, Result<Vec<Progress>, LogError>>;

@@ -10,8 +10,14 @@
 //! txn        sends and polls, in order      the same, completed
 //! assign     [key, ...]                     [key, ...]          from now on this consumer reads these keys
 //! subscribe  [key, ...]                     [key, ...]          ... or the share of them that its group gives it
+//! committed  [key, ...]                     {key: offset, ...}  what the group has committed: null where nothing
+//! debug      null                           {key: {"position": offset, "end": offset}, ...}
 //! crash      null                           null                always info: the client is thrown away
 //! ```
+//!
+//! `committed` and `debug` only ask, so that their failure is definite. An op of another `f` that has `offsets`, as a
+//! poll of a process that has subscribed, has committed them for its group by its end: each is that of the next record
+//! to read. Offsets whose commit may or may not have taken effect are not told.
 //!
 //! A key is a partition of some topic, a value an integer that is sent at most once to its key. The nemesis' ops have
 //! process `nemesis` and any JSON as value; they are completed by `info`.
@@ -265,7 +271,7 @@ pub struct Extra {
     pub rebalance: Vec<Rebalance>,
     /// The transaction.
     pub txn: Option<Txn>,
-    /// The offsets that the op committed for its group.
+    /// The offsets that its group is known to have committed by this op.
     pub offsets: Vec<(Key, Offset)>,
     /// The node that the client talked to, if it was told to use one.
     pub node: Option<String>,

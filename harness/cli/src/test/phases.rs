@@ -12,14 +12,14 @@ use riprap_core::generator::{
 use riprap_core::op::{Extra, F, Kind, Op, OpValue, Process};
 use riprap_core::phase::{self, PHASE};
 use riprap_core::plan::FaultEvent;
-use riprap_core::{History, Seed};
+use riprap_core::{History, Key, Seed};
 use riprap_live::cluster::LiveCluster;
 use riprap_live::runner::{Happening, Limits, MakeClient, Runner, Strike};
 use riprap_results::{Faults, HistoryWriter, Phase, Progress, RunDir};
-use riprap_workloads::Shared;
+use riprap_workloads::{Left, Shared, TRY_LIMIT};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -99,16 +99,16 @@ impl<'a> Main<'a> {
         let (generator, drain) = test.workload.final_generator(config, self.runner.history());
         let drain_began = Instant::now();
         self.generate(time_limit(config.drain_limit_ms * 1_000_000, generator))?;
-        let (pending, drain_time) = (drain.pending(), drain_began.elapsed());
+        let (left, drain_time) = (drain.left(), drain_began.elapsed());
         if self.stop.load(Ordering::Relaxed) {
             self.mark(phase::INTERRUPTED)?;
         }
-        self.mark(if pending.is_empty() { phase::DRAINED } else { phase::UNDRAINED })?;
+        self.mark(if left.unread.is_empty() { phase::DRAINED } else { phase::UNDRAINED })?;
 
         self.progress.borrow_mut().phase("check", None);
         let history = self.runner.history();
         let options =
-            riprap_checker::Options { drained: pending.is_empty(), ..test.workload.options(config) };
+            riprap_checker::Options { drained: left.unread.is_empty(), ..test.workload.options(config) };
         let infos: Vec<&FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
         let faults = Faults::of(history, &infos);
         let mut verdict = riprap_checker::check(history, &options).merge(faults.verdict());
@@ -120,17 +120,7 @@ impl<'a> Main<'a> {
             verdict = verdict
                 .merge(Verdict::unknown("recovery", format!("the cluster does not serve again: {why}")));
         }
-        if !pending.is_empty() {
-            let mut keys: Vec<String> = pending.iter().take(SHOWN_KEYS).map(ToString::to_string).collect();
-            if pending.len() > SHOWN_KEYS {
-                keys.push("...".to_owned());
-            }
-            let why = format!(
-                "{} keys were not read to their ends in {:.1} s: {}",
-                pending.len(),
-                drain_time.as_secs_f64(),
-                keys.join(", ")
-            );
+        for why in undone(&left, drain_time) {
             verdict = verdict.merge(Verdict::unknown("drain", why));
         }
         if let Some(why) = phase::cut_short(history) {
@@ -139,7 +129,10 @@ impl<'a> Main<'a> {
         let liveness = json!({
             "recovered": recovered.is_ok(),
             "recovery_ms": recovery.as_millis() as u64,
-            "drained": pending.is_empty(),
+            "drained": left.unread.is_empty(),
+            "unread": numbers(&left.unread),
+            "unwritten": numbers(&left.unwritten),
+            "untold": numbers(&left.untold),
             "dropped_packets": self.cluster.dropped_packets(),
         });
         let verdict = verdict
@@ -162,6 +155,30 @@ impl<'a> Main<'a> {
     fn generate(&mut self, generator: BoxedGenerator) -> Result<(), Failure> {
         self.runner.run(generator).map_err(Failure::harness)
     }
+}
+
+/// What the end of a run has not got done, in words.
+fn undone(left: &Left, drain_time: Duration) -> Vec<String> {
+    let say = |keys: &BTreeSet<Key>, what: &str, time: Duration| {
+        let mut named: Vec<String> = keys.iter().take(SHOWN_KEYS).map(ToString::to_string).collect();
+        if keys.len() > SHOWN_KEYS {
+            named.push("...".to_owned());
+        }
+        let seconds = time.as_secs_f64();
+        (!keys.is_empty())
+            .then(|| format!("{} keys {what} in {seconds:.1} s: {}", keys.len(), named.join(", ")))
+    };
+    let tried = drain_time.min(TRY_LIMIT);
+    let undone = [
+        say(&left.untold, "have commits that the group did not tell", tried),
+        say(&left.unwritten, "took no write", tried),
+        say(&left.unread, "were not read to their ends", drain_time),
+    ];
+    undone.into_iter().flatten().collect()
+}
+
+fn numbers(keys: &BTreeSet<Key>) -> Vec<i64> {
+    keys.iter().map(|key| key.0).collect()
 }
 
 /// What clients and faults do in the main phase.

@@ -2,12 +2,15 @@
 
 #[allow(dead_code)]
 mod common;
+#[path = "common/stops.rs"]
+mod stops;
 
 use proptest::prelude::*;
 use riprap_checker::{Options, check, mini};
 use riprap_core::History;
 use riprap_core::op::{F, Key, Kind, Mop, Offset, OpValue, Process, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use stops::stops;
 
 /// The beginnings of the names that `definitions.rs` defines.
 const ELSEWHERE: &[&str] =
@@ -423,7 +426,10 @@ fn shortest(needs: &Edges, layer: &Edges, len: usize) -> Option<usize> {
 proptest! {
     #![proptest_config(common::cases(1500))]
     #[test]
-    fn the_checks_agree_with_their_definitions(history in common::histories(6), ww in prop::bool::weighted(0.8)) {
+    fn the_checks_agree_with_their_definitions(
+        history in prop_oneof![3 => common::histories(6), 1 => stops(8)],
+        ww in prop::bool::weighted(0.8),
+    ) {
         let options = Options { ww, rw: true, vacuity: false, ..Options::default() };
         let verdict = check(&history, &options);
         let brute = Brute::new(&history);

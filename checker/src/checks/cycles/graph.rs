@@ -150,6 +150,10 @@ impl Graph {
         node < self.txns
     }
 
+    pub(super) fn has_ww(&self) -> bool {
+        !self.ww.items.is_empty()
+    }
+
     /// The `n`th predecessor of a node; `None` past the last.
     #[inline]
     pub(super) fn predecessor(&self, layer: Layer, node: Node, n: u32) -> Option<Node> {

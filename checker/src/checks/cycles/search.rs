@@ -124,6 +124,21 @@ impl<'a> Cycle<'a> {
             keys.extend(value.map(|value| index.key_of(value).key));
             told.push(format!("op {before} must come before op {after}, since {why}"));
         }
+        keys.sort_unstable();
+        keys.dedup();
+        if self.sought.layer & RW != 0 && !self.sought.graph.has_ww() {
+            // A read that is cut down stops earlier, and the next value that is kept may be one from which the way is
+            // shorter than from the next one that there was; with ww edges it is the same way.
+            for edge in &edges {
+                for (value, next) in stops_of(index, edge.before) {
+                    if keys.binary_search(&index.key_of(value).key).is_ok() {
+                        proof.read_by(edge.before, value);
+                        proof.placed(value, next - 1);
+                        proof.placed(index.order[next as usize], next);
+                    }
+                }
+            }
+        }
         let more = match told.len().saturating_sub(MAX_TOLD) {
             0 => String::new(),
             more => format!("; and so on, {more} more"),
@@ -131,7 +146,7 @@ impl<'a> Cycle<'a> {
         told.truncate(MAX_TOLD);
         let doubts: String = self.doubts.iter().map(|doubt| format!(" ({doubt})")).collect();
         let story = format!("{} ops form a cycle{doubts}: {}{more}", edges.len(), told.join("; "));
-        let key = keys.first().filter(|key| keys.iter().all(|other| other == *key)).copied();
+        let key = if let [key] = keys[..] { Some(key) } else { None };
         proof.example(key, story)
     }
 

@@ -11,6 +11,7 @@
 //! subscribed, their group is first asked what it has committed in each of its topics (`committed`).
 
 use crate::{Last, committed};
+use riprap_checker::DEFAULT_PROGRESS_LIMIT_NS;
 use riprap_core::History;
 use riprap_core::generator::{Ask, BoxedGenerator, Context, Draft, Generator, Offer, Thread, clients};
 use riprap_core::op::{F, Key, Kind, Mop, Op, OpValue, Value};
@@ -21,10 +22,9 @@ use std::time::Duration;
 
 /// How long a reader waits before it tries again what went wrong.
 const RETRY_NS: u64 = 200_000_000;
-/// How long a key is tried to be written, and the group to be asked, before the keys are read all the same. Longer than
-/// a client library retries by itself, and than the cluster takes to elect whom it needs: it serves already.
-pub const TRY_LIMIT: Duration = Duration::from_nanos(TRY_LIMIT_NS);
-const TRY_LIMIT_NS: u64 = 15_000_000_000;
+/// How long a key is tried to be written, and the group to be asked, before the keys are read all the same: as long as
+/// it takes the checker to call a key stuck.
+pub const TRY_LIMIT: Duration = Duration::from_nanos(DEFAULT_PROGRESS_LIMIT_NS);
 /// All writes and questions of a thread take at most this part of the time for the final reads: what is in the log tells
 /// more than what does not get into it.
 const TRY_SHARE: u64 = 2;
@@ -229,7 +229,7 @@ impl Reader {
         let Trial { task, first_ns, .. } = self.tasks.pop_front().expect("it was offered");
         if kind == Kind::Ok {
             task.done(left);
-        } else if first_ns.is_some_and(|first_ns| now_ns < first_ns + TRY_LIMIT_NS)
+        } else if first_ns.is_some_and(|first_ns| now_ns < first_ns + DEFAULT_PROGRESS_LIMIT_NS)
             && let Some(task) = task.again(kind)
         {
             self.tasks.push_back(Trial { task, first_ns, not_before_ns: now_ns + RETRY_NS });
@@ -488,8 +488,8 @@ mod tests {
         let tries: Vec<u64> =
             words.iter().filter(|(_, w)| w == "1:send 3=5").map(|(at_ms, _)| *at_ms).collect();
         // Every 200 ms and what each takes, for as long as it is tried.
-        assert_eq!((tries.len(), tries[0], tries[1], *tries.last().expect("many")), (61, 0, 250, 15_000));
-        assert_eq!(words.last(), Some(&(15_050, "1:debug".to_owned())));
+        assert_eq!((tries.len(), tries[0], tries[1], *tries.last().expect("many")), (121, 0, 250, 30_000));
+        assert_eq!(words.last(), Some(&(30_050, "1:debug".to_owned())));
     }
 
     #[test]
@@ -523,7 +523,7 @@ mod tests {
         let silent = |what: &str| (what == "committed[4,5,6,7]").then_some((Kind::Fail, 3000));
         let (words, left) = run(history(), 1, LIMIT_MS, silent);
         assert_eq!(left, Left { untold: keys(&[4, 5, 6, 7]), ..DONE });
-        assert_eq!(words.iter().filter(|(_, word)| word == "1:committed[4,5,6,7]").count(), 5);
+        assert_eq!(words.iter().filter(|(_, word)| word == "1:committed[4,5,6,7]").count(), 10);
         // Where nobody had sent or read anything, there is nothing else to do.
         check(vec![subscribed(&[1])], |_| None, &["0:crash", "1:committed[0,1,2,3]"], &DONE);
     }

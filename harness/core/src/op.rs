@@ -15,9 +15,9 @@
 //! crash      null                           null                always info: the client is thrown away
 //! ```
 //!
-//! `committed` and `debug` only ask, so that their failure is definite. An op of another `f` that has `offsets`, as a
-//! poll of a process that has subscribed, has committed them for its group by its end: each is that of the next record
-//! to read. Offsets whose commit may or may not have taken effect are not told.
+//! `committed` and `debug` only ask, so that their failure is definite. A poll, txn or commit-offsets that has `offsets`,
+//! as the polls of a process that has subscribed, is known to have committed them for its group by its end: each is that
+//! of the next record to read. Offsets whose commit may or may not have taken effect are not told.
 //!
 //! A key is a partition of some topic, a value an integer that is sent at most once to its key. The nemesis' ops have
 //! process `nemesis` and any JSON as value; they are completed by `info`.

@@ -425,6 +425,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_undone_is_named_with_its_time() {
+        let keys = |n: i64| (0..n).map(Key).collect::<BTreeSet<Key>>();
+        let check = |left: Left, drain_s: u64, expected: &[&str]| {
+            assert_eq!(undone(&left, Duration::from_secs(drain_s)), expected);
+        };
+        check(Left::default(), 7, &[]);
+        check(Left { unwritten: keys(3), ..Left::default() }, 7, &["3 keys took no write in 7.0 s: 0, 1, 2"]);
+        // What is given up is given up in this time, however long the reads take.
+        check(
+            Left { unwritten: keys(9), unread: keys(2), untold: keys(4) },
+            120,
+            &[
+                "4 keys have commits that the group did not tell in 30.0 s: 0, 1, 2, 3",
+                "9 keys took no write in 30.0 s: 0, 1, 2, 3, 4, 5, 6, 7, ...",
+                "2 keys were not read to their ends in 120.0 s: 0, 1",
+            ],
+        );
+    }
+
+    #[test]
     fn faults_are_at_work_from_strike_to_heal() {
         let infos: Vec<&FaultInfo> = riprap_nemesis::ALL.iter().map(|fault| fault.info()).collect();
         let mut active = Active::new(infos);

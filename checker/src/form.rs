@@ -22,8 +22,9 @@ pub(crate) fn judge(index: &Index<'_>, options: &Options) -> Verdict {
     }
     if let Some((value, earlier)) = index.resent.first() {
         let writer = index.writer[*value as usize];
+        let line = index.txn_op(writer).line().map_or_else(String::new, |line| format!("line {line}: "));
         why.push(format!(
-            "ill-formed history: key {} value {} was sent by op {} and by op {}{}; a value is sent at most once",
+            "ill-formed history: {line}key {} value {} was sent by op {} and by op {}{}; a value is sent at most once",
             index.key_of(*value).key,
             index.value(*value),
             index.op_index(*earlier),

@@ -7,19 +7,19 @@
 //! error of a send proves anything unless the system's table says so, or the record never left the client's own queue.
 //! Source: librdkafka's INTRODUCTION.md, "Message persistence status".
 
+mod callbacks;
+
+use callbacks::{Rebalances, Reports};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::{ClientContext, DefaultClientContext};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{
-    BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance as RdRebalance, RebalanceProtocol,
-};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, Message};
-use rdkafka::producer::{BaseProducer, BaseRecord, ProducerContext};
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord};
 use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
-use rdkafka::types::RDKafkaRespErr;
 use riprap_core::client::{
-    ClientConfig, ClientLog, Committed, Isolation, LocalFuture, Log, LogError, Polled, Progress, block_on,
+    ClientConfig, Committed, Isolation, LocalFuture, Log, LogError, Polled, Progress, block_on,
 };
 use riprap_core::op::{Key, Offset, Rebalance, Value};
 use riprap_core::system::ErrorRule;
@@ -28,7 +28,7 @@ use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a call that only asks the cluster something (metadata, watermarks, commits) may take.
+/// How long a call that only asks the cluster something (metadata, watermarks, commits) may take; see [`ask_timeout`].
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the cluster gets to make a topic.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -344,7 +344,9 @@ impl KafkaLog {
 
     fn committed_now(&mut self, keys: &[Key]) -> Result<Committed, LogError> {
         let list = self.list(keys.iter().map(|key| (*key, RdOffset::Invalid)))?;
-        let told = self.consumer()?.committed_offsets(list, ASK_TIMEOUT).map_err(|e| self.error(&e))?;
+        let timeout = ask_timeout(&self.config);
+        let told = self.consumer()?.committed_offsets(list, timeout);
+        let told = told.map_err(|e| self.error(&e))?;
         let told = told.elements().into_iter().filter_map(|part| {
             let key = self.config.key(part.topic(), part.partition())?;
             Some(match (part.error(), part.offset()) {
@@ -361,7 +363,8 @@ impl KafkaLog {
         held.into_iter()
             .map(|(key, position)| {
                 let (topic, partition) = self.config.topic_partition(key);
-                let watermarks = self.consumer()?.fetch_watermarks(&topic, partition, ASK_TIMEOUT);
+                let timeout = ask_timeout(&self.config);
+                let watermarks = self.consumer()?.fetch_watermarks(&topic, partition, timeout);
                 let (begin, end) = watermarks.map_err(|e| self.error(&e))?;
                 let position = position.unwrap_or(Offset(begin));
                 Ok(Progress { key, position, end: Offset(end) })
@@ -410,6 +413,11 @@ impl Log for KafkaLog {
     }
 }
 
+/// A question is given up on before its op is, which then certainly failed: no longer than a record that is sent.
+fn ask_timeout(config: &ClientConfig) -> Duration {
+    ASK_TIMEOUT.min(config.delivery_timeout)
+}
+
 /// What was sent, read back. Whatever else stands in a record was not sent by riprap: a value that no workload uses
 /// makes the checker say so.
 fn parse(payload: Option<&[u8]>) -> Value {
@@ -446,95 +454,6 @@ fn is_connection_trouble(error: &KafkaError) -> bool {
         Some(UnknownTopicOrPartition | UnknownTopic | UnknownPartition) => true,
         Some(AllBrokersDown | BrokerTransportFailure | OperationTimedOut | Resolve) => true,
         _ => false,
-    }
-}
-
-/// Hears how the one record under way ended.
-struct Reports {
-    log: ClientLog,
-    last: Arc<Mutex<Option<Report>>>,
-}
-
-impl ClientContext for Reports {
-    fn log(&self, level: RDKafkaLogLevel, subject: &str, line: &str) {
-        write_log(&self.log, level, subject, line);
-    }
-}
-
-fn write_log(log: &ClientLog, level: RDKafkaLogLevel, subject: &str, line: &str) {
-    log.0(&format!("{level:?} {subject}: {line}"));
-}
-
-impl ProducerContext for Reports {
-    type DeliveryOpaque = ();
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let report = match result {
-            Ok(message) => Ok(Offset(message.offset())),
-            Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
-        };
-        *self.last.lock().expect("no holder panics") = Some(report);
-    }
-}
-
-/// Hears what the group gives and takes.
-struct Rebalances {
-    config: ClientConfig,
-    seen: Arc<Mutex<Vec<Rebalance>>>,
-}
-
-impl ClientContext for Rebalances {
-    fn log(&self, level: RDKafkaLogLevel, subject: &str, line: &str) {
-        write_log(&self.config.log, level, subject, line);
-    }
-}
-
-impl ConsumerContext for Rebalances {
-    /// What librdkafka would do by itself, but with every offset resolved first; see [`BEGINNING`].
-    fn rebalance(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
-        let is_cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
-        let done = if what == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            self.pre_rebalance(consumer, &RdRebalance::Assign(list));
-            start_from_committed(consumer, list);
-            if is_cooperative { consumer.incremental_assign(list) } else { consumer.assign(list) }
-        } else {
-            self.pre_rebalance(consumer, &RdRebalance::Revoke(list));
-            if is_cooperative { consumer.incremental_unassign(list) } else { consumer.unassign() }
-        };
-        if let Err(error) = done {
-            self.config.log.0(&format!("a rebalance was not carried out: {error}"));
-        }
-    }
-
-    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &RdRebalance<'_>) {
-        let (kind, list) = match rebalance {
-            RdRebalance::Assign(list) => ("assigned", list),
-            RdRebalance::Revoke(list) if consumer.assignment_lost() => ("lost", list),
-            RdRebalance::Revoke(list) => ("revoked", list),
-            RdRebalance::Error(_) => return,
-        };
-        let keys = list
-            .elements()
-            .iter()
-            .filter_map(|part| self.config.key(part.topic(), part.partition()))
-            .collect();
-        self.seen.lock().expect("no holder panics").push(Rebalance { kind: kind.to_owned(), keys });
-    }
-}
-
-/// Where a member of a group goes on: where the group has committed, or from the beginning. If the cluster does not say
-/// in time, or not of some partition, librdkafka is left to ask it.
-fn start_from_committed(consumer: &BaseConsumer<Rebalances>, list: &mut TopicPartitionList) {
-    let Ok(committed) = consumer.committed_offsets(list.clone(), ASK_TIMEOUT) else { return };
-    for part in committed.elements() {
-        if part.error().is_err() {
-            continue;
-        }
-        let offset = match part.offset() {
-            offset @ RdOffset::Offset(_) => offset,
-            _ => BEGINNING,
-        };
-        let set = list.set_partition_offset(part.topic(), part.partition(), offset);
-        set.expect("the answer names what was asked for");
     }
 }
 

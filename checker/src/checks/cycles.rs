@@ -19,26 +19,28 @@
 //! ```
 //!
 //! In a database such a cycle says that there is no order of whole transactions: the reader's snapshot lies before a
-//! write and yet holds, or leads to, what came of it. A log has no snapshots. A poll returns some of what there is, from
-//! where the consumer stands up to a limit that nobody knows: bytes, time, one partition after another, the last stable
-//! offset of each. That a record is missing does not prove that the reader came before its writer, and every Kafka shows
-//! both kinds to every consumer of several partitions. So they are allowed always: a hint of how torn consumers see
-//! what was written as one, not a fault. To look past what ww edges say, which in a busy log hide nearly all, leave them
-//! out ([`Options::ww`]). Process and realtime edges are not looked at together with rw edges.
+//! write and yet holds, or leads to, what came of it. A log has no snapshots. A poll returns some of what there is,
+//! from where the consumer stands up to a limit that nobody knows: bytes, time, one partition after another, the last
+//! stable offset of each. That a record is missing does not prove that the reader came before its writer, and a Kafka
+//! that keeps all its promises shows both kinds to consumers of several partitions. So they are allowed always: a hint
+//! of how torn consumers see what was written as one, not a fault. To look past what ww edges say, which in a busy log
+//! hide nearly all, leave them out ([`Options::ww`]). Process and realtime edges are not looked at together with rw
+//! edges.
 //!
 //! A component of ww, wr and rw edges is a *G-single* if one of its cycles has one rw edge, and else a *G2*; it is
 //! neither if it has a cycle of ww and wr edges alone, which is told by itself. That a component has no G-single is
 //! found out for up to 4096 writers to which rw edges lead; one with more is told as G2, and the story says so, unless
 //! a G-single comes to light.
 //!
-//! One occurrence is one strongly connected component, and its example one shortest cycle in it. As in Elle, one that
-//! contains a plainer anomaly is not told again as a subtler one: within a component of all edges a G0 hides all else,
-//! G1c hides G1c-process, and so on. Counts therefore depend on what hangs together, here as in Jepsen.
+//! One occurrence is one strongly connected component, and its example one shortest cycle in it; in components of many
+//! thousand transactions that cannot be known in linear time, and the story says so. As in Elle, one that contains a
+//! plainer anomaly is not told again as a subtler one: within a component of all edges a G0 hides all else, G1c hides
+//! G1c-process, and so on. Counts therefore depend on what hangs together, here as in Jepsen.
 //!
-//! A log never isolates writes, so G0 happens all the time, and so does G1c with a ww edge in it; they are allowed. G1c by
-//! wr edges alone is not, if consumers are only shown what is committed: it is told apart as *G1c-wr*. Jepsen does not
-//! tell it apart (with ww edges on it lets a pure wr cycle pass), nor *-process* from *-realtime*; with its guarantees
-//! chosen, neither does this check. Where Jepsen says `empty-transaction-graph`, there is nothing to say.
+//! A log never isolates writes, so G0 happens all the time, and so does G1c with a ww edge in it; they are allowed. G1c
+//! by wr edges alone is not, if consumers are only shown what is committed: it is told apart as *G1c-wr*. Jepsen does
+//! not tell it apart (with ww edges on it lets a pure wr cycle pass), nor *-process* from *-realtime*; with its
+//! guarantees chosen, neither does this check. Where Jepsen says `empty-transaction-graph`, there is nothing to say.
 
 mod anti;
 mod component;

@@ -298,3 +298,57 @@ fn beginnings(index: &Index<'_>) -> (Vec<Node>, Vec<u32>) {
     }
     (beginning, ended)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mini;
+
+    /// All pairs of an end and a later beginning, by so few edges.
+    #[test]
+    fn realtime_has_three_edges_for_each_transaction() {
+        const LEN: usize = 60;
+        // In rounds of ever more at once: all begin, then all end.
+        let mut words = Vec::new();
+        let mut begun = 0;
+        for round in 1.. {
+            let round = begun..LEN.min(begun + round);
+            words.extend(round.clone().map(|n| format!("<{n}/s5={n}")));
+            words.extend(round.clone().map(|n| format!(">{n}/s5={n}")));
+            begun = round.end;
+            if begun == LEN {
+                break;
+            }
+        }
+        let history = mini::parse(&words.join(" "));
+        let index = Index::new(&history);
+        let graph = Graph::new(&index, &Options::default());
+        let nodes = graph.nodes(REALTIME);
+        let edges: usize = (0..nodes).map(|node| graph.predecessors(REALTIME, node).count()).sum();
+        assert!(edges <= 3 * LEN, "{edges} edges");
+        for after in 0..LEN as TxnId {
+            let mut reached = vec![false; nodes as usize];
+            let mut next = vec![after];
+            while let Some(node) = next.pop() {
+                if !std::mem::replace(&mut reached[node as usize], true) {
+                    next.extend(graph.predecessors(REALTIME, node));
+                }
+            }
+            let begin = index.txn_op(after).partner().expect("it was begun").row();
+            for before in (0..LEN as TxnId).filter(|before| *before != after) {
+                let is_before = index.txn_op(before).row() < begin;
+                assert_eq!(reached[before as usize], is_before, "{before} before {after}");
+            }
+        }
+    }
+
+    /// Duplicates go, order stays: who stopped before whose record.
+    #[test]
+    fn lists_are_transposed() {
+        let lists = [vec![3, 1, 3], vec![], vec![1, 0], vec![1]];
+        let lists = Lists::new(lists.len(), |n, items| items.extend(&lists[n as usize]));
+        let transposed = lists.transposed();
+        let all: Vec<&[TxnId]> = (0..4).map(|n| transposed.of(n)).collect();
+        assert_eq!(all, [&[2][..], &[0, 2, 3], &[], &[0]]);
+    }
+}

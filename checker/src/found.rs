@@ -1,7 +1,7 @@
 //! Occurrences of an anomaly, while a check finds them: all are counted, the worst are kept.
 
 use crate::index::Index;
-use crate::options::Options;
+use crate::options::{Examples, Options};
 use crate::proof::Proof;
 use crate::registry::AnomalyInfo;
 use crate::verdict::{Anomaly, Example};
@@ -20,13 +20,19 @@ pub(crate) struct Found<T> {
 
 impl<T> Found<T> {
     pub(crate) fn new(options: &Options) -> Found<T> {
-        let max_kept = if options.all_examples { usize::MAX } else { MAX_EXAMPLES };
+        let max_kept = match options.examples {
+            Examples::None => 0,
+            Examples::Few => MAX_EXAMPLES,
+            Examples::All => usize::MAX,
+        };
         Found { count: 0, max_kept, kept: Vec::new() }
     }
 
     /// Adds an occurrence. Of two, the greater `badness` is shown first; of equals, the one that was found first.
     pub(crate) fn add(&mut self, badness: u64, occurrence: T) {
-        self.kept.push((Reverse(badness), self.count, occurrence));
+        if self.max_kept > 0 {
+            self.kept.push((Reverse(badness), self.count, occurrence));
+        }
         self.count += 1;
         if self.kept.len() >= self.max_kept.saturating_mul(2) {
             self.trim();

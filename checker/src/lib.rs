@@ -17,6 +17,7 @@ mod form;
 mod found;
 mod index;
 pub mod mini;
+mod minimal;
 mod options;
 mod parallel;
 mod proof;
@@ -26,7 +27,7 @@ mod stats;
 mod verdict;
 
 pub use edn::{read_edn, write_edn_op};
-pub use options::{DEFAULT_PROGRESS_LIMIT_NS, Guarantees, Isolation, Options, Via};
+pub use options::{DEFAULT_PROGRESS_LIMIT_NS, Examples, Guarantees, Isolation, Options, Via};
 pub use read::{HistoryError, Loaded, read_history};
 pub use verdict::{Anomaly, Example, Kinds, Severity, Stats, Valid, Verdict};
 
@@ -34,6 +35,7 @@ use index::Index;
 use registry::CheckerInfo;
 use riprap_core::History;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 
 /// Judges a history.
 ///
@@ -44,8 +46,9 @@ pub fn check(history: &History, options: &Options) -> Verdict {
     match catch_unwind(AssertUnwindSafe(|| Index::new(history))) {
         Err(panic) => verdict = verdict.merge(Verdict::unknown("index", broke(&*panic))),
         Ok(index) => {
-            verdict =
-                verdict.merge(judge(&index, options, registry::ALL)).merge(form::judge(&index, options));
+            let mut judged = judge(&index, options, registry::ALL);
+            prove(&mut judged, options, history.len());
+            verdict = verdict.merge(judged).merge(form::judge(&index, options));
         }
     }
     if options.vacuity
@@ -54,6 +57,27 @@ pub fn check(history: &History, options: &Options) -> Verdict {
         verdict = verdict.merge(Verdict::unknown("vacuous", why));
     }
     verdict
+}
+
+/// Cuts the histories of all examples down to the least that shows the anomaly.
+/// `work` is how large the history is: with a small one it is not worth a thread.
+fn prove(verdict: &mut Verdict, options: &Options, work: usize) {
+    let examples: Vec<(&str, Mutex<&mut Example>)> = verdict
+        .anomalies
+        .iter_mut()
+        .flat_map(|(name, found)| {
+            found.examples.iter_mut().map(|example| (name.as_str(), Mutex::new(example)))
+        })
+        .collect();
+    parallel::all(examples.len(), work, |n| {
+        let (name, example) = &examples[n];
+        let mut example = example.lock().expect("each is taken once");
+        let proved = catch_unwind(AssertUnwindSafe(|| minimal::minimize(name, &mut example, options)));
+        if proved.is_err() {
+            // The story stands without it; what broke on so small a history is told where it broke on the whole.
+            example.history.clear();
+        }
+    });
 }
 
 /// What the checks find, each by itself.
@@ -86,6 +110,7 @@ fn why(name: &str, anomaly: &Anomaly) -> String {
     match (anomaly.count, anomaly.examples.first()) {
         (1, Some(example)) => format!("{name}: {}", example.story),
         (count, Some(example)) => format!("{name}, {count} times, e.g.: {}", example.story),
+        (1, None) => format!("{name}, once"),
         (count, None) => format!("{name}, {count} times"),
     }
 }

@@ -71,6 +71,18 @@ words!(Isolation, "isolation level",
 words!(Via, "way to subscribe", "assign" => Via::Assign, "subscribe" => Via::Subscribe);
 words!(Guarantees, "guarantees", "riprap" => Guarantees::Riprap, "jepsen" => Guarantees::Jepsen);
 
+/// How many occurrences of an anomaly are told as examples; all are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Examples {
+    /// None: only the counts are asked for.
+    None,
+    /// The worst few.
+    #[default]
+    Few,
+    /// Every one; those beyond the worst few without the history that proves them.
+    All,
+}
+
 /// Longer than a whole cluster of this kind is busy with itself: Kafka drops a follower that lags after 30 s
 /// (`replica.lag.time.max.ms`), and until then writes may wait for it.
 pub const DEFAULT_PROGRESS_LIMIT_NS: u64 = 30_000_000_000;
@@ -98,8 +110,8 @@ pub struct Options {
     pub progress_limit_ns: u64,
     /// Whether a history without acknowledged sends, or without polls that returned, is `unknown`.
     pub vacuity: bool,
-    /// Whether every occurrence is told, rather than the worst few.
-    pub all_examples: bool,
+    /// How many occurrences are told.
+    pub examples: Examples,
 }
 
 impl Default for Options {
@@ -115,7 +127,7 @@ impl Default for Options {
             drained: true,
             progress_limit_ns: DEFAULT_PROGRESS_LIMIT_NS,
             vacuity: true,
-            all_examples: false,
+            examples: Examples::default(),
         }
     }
 }

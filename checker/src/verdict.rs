@@ -212,8 +212,9 @@ pub struct Example {
     pub key: Option<i64>,
     /// The indices of the ops that the story tells of, ascending.
     pub ops: Vec<u64>,
-    /// The lines of a history that shows this anomaly and little else: polls are cut down to the records that matter.
-    /// Empty beyond the first few examples of an anomaly.
+    /// The lines of a history that shows this anomaly when it is judged by itself, and of which no op can be left out:
+    /// polls are cut down to the records that matter. Empty beyond the first few examples of an anomaly, and where the log
+    /// contradicts itself so that no part of it shows what the whole does.
     pub history: Vec<Json>,
 }
 

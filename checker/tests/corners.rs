@@ -1,6 +1,6 @@
 //! Histories that are large in one way: nothing is quadratic. Each would take minutes if something were.
 
-use riprap_checker::{Options, Verdict, check};
+use riprap_checker::{Examples, Options, Verdict, check};
 use riprap_core::History;
 use riprap_core::history::Head;
 use riprap_core::op::{Extra, F, Key, Kind, Offset, Process, Value};
@@ -138,7 +138,7 @@ fn everything_told() {
     txn(&mut history, 1, &[], Some(&[(5, records(|n| n))]));
     let odd: Vec<(i64, i64)> = (0..N).filter(|n| n % 2 == 1).map(|n| (n, n)).collect();
     txn(&mut history, 2, &[], Some(&[(5, odd)]));
-    let options = Options { all_examples: true, vacuity: false, ..Options::default() };
+    let options = Options { examples: Examples::All, vacuity: false, ..Options::default() };
     let verdict = check(&history, &options);
     let skips = &verdict.anomalies["int-poll-skip"];
     assert_eq!((skips.count, skips.examples.len() as u64), (N as u64 / 2 - 1, N as u64 / 2 - 1));
@@ -195,4 +195,132 @@ fn one_huge_dense_component() {
     assert_eq!(verdict.anomalies["G1c-wr"].count, 1);
     assert_eq!(verdict.anomalies["G1c-wr"].examples[0].ops.len(), 2);
     assert_eq!(verdict.anomalies["precommitted-read"].count, readers as u64);
+}
+
+fn judge_rw(history: &History) -> Verdict {
+    check(history, &Options { rw: true, vacuity: false, ..Options::default() })
+}
+
+/// Keys with one record each, all written at once.
+fn bases(history: &mut History, keys: i64) {
+    txn(history, 0, &(0..keys).map(|key| (key, 0, Some(0))).collect::<Vec<Send>>(), None);
+}
+
+/// Everything that was written, by somebody who read it all.
+fn drain(history: &mut History, second: std::ops::Range<i64>, keys: i64) {
+    let records = |key| if second.contains(&key) { vec![(0, 0), (1, 1)] } else { vec![(0, 0)] };
+    txn(history, 1, &[], Some(&(0..keys).map(|key| (key, records(key))).collect::<Vec<Group>>()));
+}
+
+/// Of each: which key it read up to its first record, and which one's second record it wrote.
+fn ring_of_stops(history: &mut History, kind: Kind, len: i64) {
+    for n in 0..len {
+        row(history, 10 + n as u32, kind, &[((n + 1) % len, 1, Some(1))], Some(&[(n, vec![(0, 0)])]));
+    }
+}
+
+/// One component of as many rw edges as transactions, too many to know that no cycle has but one of them.
+#[test]
+fn one_huge_ring_of_stops() {
+    let len = N / 2;
+    let mut history = History::new();
+    bases(&mut history, len);
+    for kind in [Kind::Invoke, Kind::Ok] {
+        ring_of_stops(&mut history, kind, len);
+    }
+    drain(&mut history, 0..len, len);
+    let verdict = judge_rw(&history);
+    assert_eq!((verdict.anomalies.len(), verdict.anomalies["G2"].count), (1, 1));
+    let story = &verdict.anomalies["G2"].examples[0].story;
+    let begin = format!(
+        "{len} ops form a cycle (a shorter one was not ruled out) (one with a single rw edge was not ruled out): "
+    );
+    assert!(story.starts_with(&begin), "{story:.300}");
+}
+
+/// The same, with two transactions more: one that read from the whole ring, and one that read half of what that one wrote
+/// and leads back into the ring. What tells a G-single is looked at last: in the small ring it is, in the huge one it is
+/// found by chance.
+#[test]
+fn a_single_stop_in_a_ring_of_them() {
+    for len in [300, N / 2] {
+        let mut history = History::new();
+        bases(&mut history, len + 1);
+        let ring: Vec<Group> = (0..len).map(|key| (key, vec![(1, 1)])).collect();
+        for kind in [Kind::Invoke, Kind::Ok] {
+            row(&mut history, 2, kind, &[(len, 1, Some(1)), (len + 1, 0, Some(0))], Some(&ring));
+            let half = [(0, vec![(0, 0)]), (len, vec![(0, 0)]), (len + 1, vec![(0, 0)])];
+            row(&mut history, 3, kind, &[], Some(&half));
+            ring_of_stops(&mut history, kind, len);
+        }
+        drain(&mut history, 0..len + 1, len + 2);
+        let verdict = judge_rw(&history);
+        assert_eq!((verdict.anomalies.len(), verdict.anomalies["G-single"].count), (1, 1));
+        let story = &verdict.anomalies["G-single"].examples[0].story;
+        assert!(story.starts_with("2 ops form a cycle: "), "{story:.300}");
+    }
+}
+
+/// An rw edge between any two: each read all keys up to their first records, and wrote the second one of its own.
+#[test]
+fn one_dense_component_of_stops() {
+    let len = 300;
+    let mut history = History::new();
+    bases(&mut history, len);
+    let all: Vec<Group> = (0..len).map(|key| (key, vec![(0, 0)])).collect();
+    for kind in [Kind::Invoke, Kind::Ok] {
+        (0..len).for_each(|n| row(&mut history, 10 + n as u32, kind, &[(n, 1, Some(1))], Some(&all)));
+    }
+    drain(&mut history, 0..len, len);
+    let verdict = judge_rw(&history);
+    assert_eq!((verdict.anomalies.len(), verdict.anomalies["G2"].count), (1, 1));
+    assert!(verdict.anomalies["G2"].examples[0].story.starts_with("2 ops form a cycle: "));
+}
+
+/// One long undecided transaction, and behind each of its records somebody who stopped right before it: whether it must
+/// have committed is asked once.
+#[test]
+fn one_undecided_transaction_that_everybody_stopped_before() {
+    let mut history = History::new();
+    bases(&mut history, N);
+    let sends: Vec<Send> = (0..N).map(|key| (key, 1, None)).collect();
+    row(&mut history, 2, Kind::Invoke, &sends, None);
+    let all: Vec<Group> = (0..N).map(|key| (key, vec![(1, 1)])).collect();
+    row(&mut history, 3, Kind::Invoke, &[], Some(&all));
+    row(&mut history, 3, Kind::Info, &[], Some(&all));
+    (0..N).for_each(|key| txn(&mut history, 4, &[], Some(&[(key, vec![(0, 0)])])));
+    assert!(judge_rw(&history).anomalies.is_empty());
+}
+
+/// A cycle of many wr edges and one ww edge: the first transaction of the component shows it, and all others lead into
+/// nothing that is needed.
+#[test]
+fn one_huge_ring_with_one_needed_edge() {
+    let len = N;
+    let mut history = History::new();
+    for kind in [Kind::Invoke, Kind::Ok] {
+        // The first wrote to key 0 right after the last.
+        row(&mut history, 10, kind, &[(0, 1, Some(1)), (1, 0, Some(0))], Some(&[]));
+        for n in 1..len {
+            let sends = [((n + 1) % len, 0, Some(0))];
+            row(&mut history, 10 + n as u32, kind, &sends, Some(&[(n, vec![(0, 0)])]));
+        }
+    }
+    drain(&mut history, 0..1, len);
+    check_finds(&history, &[("G1c", 1)]);
+    let story = &judge(&history).anomalies["G1c"].examples[0].story;
+    assert!(story.starts_with(&format!("{len} ops form a cycle: ")), "{story:.300}");
+}
+
+/// A search that calls itself would run out of stack: a million at once, and of two neighbours in the log the later one
+/// ended first, so that whoever begins with the first end is led to the last.
+#[test]
+fn a_chain_of_a_million() {
+    let len = 1_000_000;
+    let mut history = History::new();
+    for kind in [Kind::Invoke, Kind::Ok] {
+        (0..len).for_each(|n| row(&mut history, 1 + n as u32, kind, &[(5, n, Some(len - n))], None));
+    }
+    txn(&mut history, 0, &[], Some(&[(5, (0..len).rev().map(|n| (len - n, n)).collect())]));
+    check_finds(&history, &[]);
 }

@@ -7,7 +7,7 @@ mod common;
 use proptest::prelude::any;
 use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert_eq, proptest};
-use riprap_checker::{Options, check, mini};
+use riprap_checker::{Examples, Options, check, mini};
 use riprap_core::op::{F, Key, Kind, Mop, Offset, Op, OpValue, Process, Txn, Value};
 use riprap_core::{History, phase};
 use std::collections::{BTreeMap, BTreeSet};
@@ -374,7 +374,13 @@ impl Brute {
 
 fn agree(history: &History, drained: bool) -> Result<(), TestCaseError> {
     let progress_limit_ns = PROGRESS_LIMIT as u64;
-    let options = Options { vacuity: false, drained, progress_limit_ns, ..Options::default() };
+    let options = Options {
+        vacuity: false,
+        examples: Examples::None,
+        drained,
+        progress_limit_ns,
+        ..Options::default()
+    };
     let verdict = check(history, &options);
     let brute = Brute::new(history);
     // Where an offset has two values, which of them the order of the log follows is arbitrary.

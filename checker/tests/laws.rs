@@ -7,14 +7,14 @@ mod stops;
 
 use common::{cases, histories, map, rename};
 use proptest::prelude::*;
-use riprap_checker::{Options, Valid, Verdict, check, mini};
+use riprap_checker::{Examples, Options, Valid, Verdict, check, mini};
 use riprap_core::History;
 use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpValue, Process, Reads, Value};
 use std::collections::BTreeMap;
 use stops::stops;
 
 fn judge(history: &History) -> Verdict {
-    check(history, &Options { vacuity: false, ..Options::default() })
+    check(history, &Options { vacuity: false, examples: Examples::None, ..Options::default() })
 }
 
 fn counts(verdict: &Verdict) -> BTreeMap<String, u64> {
@@ -107,7 +107,7 @@ proptest! {
     fn a_serial_execution_is_clean(steps in proptest::collection::vec((0u32..3, 5i64..7, any::<u8>()), 0..40)) {
         let history = serial(&steps);
         // Also by what no read got: each read to the end of what there was.
-        let verdict = check(&history, &Options { rw: true, vacuity: false, ..Options::default() });
+        let verdict = check(&history, &Options { rw: true, vacuity: false, examples: Examples::None, ..Options::default() });
         prop_assert_eq!(verdict.valid, Valid::True, "{}: {:?}", mini::print(&history), verdict.why);
         prop_assert_eq!(counts(&verdict), BTreeMap::new());
     }
@@ -167,7 +167,7 @@ proptest! {
 
     #[test]
     fn rw_edges_add_hints_and_nothing_else(history in prop_oneof![histories(8), stops(8)]) {
-        let verdict = check(&history, &Options { rw: true, vacuity: false, ..Options::default() });
+        let verdict = check(&history, &Options { rw: true, vacuity: false, examples: Examples::None, ..Options::default() });
         let mut found = counts(&verdict);
         found.retain(|name, _| name != "G-single" && name != "G2");
         prop_assert_eq!(found, counts(&judge(&history)));

@@ -1,6 +1,6 @@
 //! Verdicts: what they are made of, how they come together, what they look like on disk.
 
-use riprap_checker::{Isolation, Options, Valid, Verdict, check, mini, read_history};
+use riprap_checker::{Examples, Isolation, Options, Valid, Verdict, check, mini, read_history};
 use serde_json::json;
 use std::io::Write;
 
@@ -137,7 +137,7 @@ fn all_examples_are_shown_on_demand() {
     let verdict = check(&mini::parse(&text), &small());
     assert_eq!(verdict.anomalies["unseen"].count, 100);
     assert!(verdict.anomalies["unseen"].examples.len() < 20);
-    let verdict = check(&mini::parse(&text), &Options { all_examples: true, ..small() });
+    let verdict = check(&mini::parse(&text), &Options { examples: Examples::All, ..small() });
     assert_eq!(verdict.anomalies["unseen"].examples.len(), 100);
 }
 

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! bytes := options form op*        form: whether the ops are put in an order that can have happened
-//! op    := who what time? index? mop*
+//! op    := who what time? index? optional-field* mop*
 //! ```
 //!
 //! Numbers are few, so that ops meet: keys 0 to 3, values and offsets up to 15, six processes; now and then null, negative,
 //! or near the end of 64 bits. Bytes that are missing are 0.
 
-use riprap_checker::{Guarantees, Isolation, Options, Via};
+use riprap_checker::{DEFAULT_PROGRESS_LIMIT_NS, Examples, Guarantees, Isolation, Options, Via};
 use riprap_core::History;
 use riprap_core::history::{Head, OpBuilder};
-use riprap_core::op::{Extra, F, Key, Kind, Offset, Process, Rebalance, Value};
+use riprap_core::op::{Extra, F, Key, Kind, Offset, OpError, Process, Rebalance, Txn, Value};
 use std::collections::BTreeMap;
 
 /// More would only be slower to shrink.
@@ -70,8 +70,10 @@ pub fn draft(bytes: &[u8]) -> (History, Options) {
         ww: !bit(5),
         drained: !bit(6),
         vacuity: bit(7),
-        all_examples: form & 2 != 0,
-        ..Options::default()
+        examples: if form & 2 != 0 { Examples::All } else { Examples::Few },
+        rw: form & 4 != 0,
+        // Rows are a few nanoseconds apart.
+        progress_limit_ns: if form & 8 != 0 { 4 } else { DEFAULT_PROGRESS_LIMIT_NS },
     };
     let mut history = History::new();
     if form & 1 == 0 {
@@ -132,14 +134,32 @@ fn mops(
     }
 }
 
+/// Most ops have no optional field, some one, a few several.
 fn extra(source: &mut Source<'_>) -> Extra {
-    let bits = source.byte();
-    let rebalance = if bits & 14 == 14 {
-        vec![Rebalance { kind: "assigned".into(), keys: vec![source.key()] }]
-    } else {
-        Vec::new()
-    };
-    Extra { rebalance, from_beginning: bits & 1 == 1, ..Extra::default() }
+    let mut extra = Extra::default();
+    let mut bits = source.byte();
+    while bits >= 128 {
+        match bits % 7 {
+            0 => extra.from_beginning = true,
+            1 => extra.abort = true,
+            2 => extra.node = Some("n1".into()),
+            3 => {
+                let outcome = ["committed", "aborted", "unknown", ""][usize::from(source.below(4))];
+                extra.txn = Some(Txn { id: format!("t{}", source.below(4)), outcome: outcome.into() });
+            }
+            4 => extra.offsets.push((source.key(), Offset(source.number_or_null()))),
+            5 => {
+                let kind = ["assigned", "revoked", "lost", ""][usize::from(source.below(4))];
+                extra.rebalance.push(Rebalance { kind: kind.into(), keys: vec![source.key(), source.key()] });
+            }
+            _ => {
+                let code = ["timeout", "aborted"][usize::from(source.below(2))].into();
+                extra.error = Some(OpError { code, definite: source.below(2) == 0, message: String::new() });
+            }
+        }
+        bits = source.byte();
+    }
+    extra
 }
 
 /// Rows that contradict each other as they like.

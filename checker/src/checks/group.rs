@@ -136,13 +136,13 @@ struct Reader {
     joined: usize,
 }
 
-/// A record that members read twice, and the row of the op that had committed it in between, if one had.
+/// A record that members read twice, and what was known of the group's offset in between, if anything.
 #[derive(Clone, Copy)]
 struct Again {
     value: ValueId,
     first: Reader,
     then: Reader,
-    commit: Option<(usize, Offset)>,
+    known: Option<Known>,
 }
 
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
@@ -177,11 +177,10 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
                         continue;
                     };
                     let key = index.key_of(value).key;
-                    let commit = commits.before(key, op).filter(|known| known.offset > Some(offset));
-                    let commit =
-                        commit.map(|known| (known.row, known.offset.expect("it is more than another")));
-                    let found = if commit.is_some() { &mut again } else { &mut uncommitted };
-                    found.add(0, Again { value, first, then, commit });
+                    let known = commits.before(key, op);
+                    let is_committed = known.is_some_and(|known| known.offset > Some(offset));
+                    let found = if is_committed { &mut again } else { &mut uncommitted };
+                    found.add(0, Again { value, first, then, known });
                 }
             }
             _ => {}
@@ -215,8 +214,10 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
             );
             proof.example(Some(back.key), story)
         }),
-        again.tell(&REDELIVERY, options, index, |again, proof| tell(index, again, proof)),
-        uncommitted.tell(&REDELIVERY_UNCOMMITTED, options, index, |again, proof| tell(index, again, proof)),
+        again.tell(&REDELIVERY, options, index, |again, proof| tell(index, again, true, proof)),
+        uncommitted.tell(&REDELIVERY_UNCOMMITTED, options, index, |again, proof| {
+            tell(index, again, false, proof)
+        }),
     ]
     .into_iter()
     .flatten()
@@ -246,36 +247,38 @@ fn records(index: &Index<'_>, txn: TxnId) -> Vec<(ValueId, Offset)> {
     records
 }
 
-fn tell(index: &Index<'_>, again: Again, mut proof: crate::proof::Proof<'_, '_>) -> crate::verdict::Example {
-    let Again { value, first, then, commit } = again;
+fn tell(
+    index: &Index<'_>,
+    again: Again,
+    is_committed: bool,
+    mut proof: crate::proof::Proof<'_, '_>,
+) -> crate::verdict::Example {
+    let Again { value, first, then, known } = again;
     let key = index.key_of(value).key;
     for reader in [first, then] {
         proof.done(index.history.op(reader.joined));
         proof.read_by(reader.txn, value);
     }
     proof.sent(value);
-    let committed = commit.map(|(row, offset)| {
+    let mut committed = ", but the group is not known to have committed past it".to_owned();
+    if let Some(Known { row, offset }) = known {
         let op = index.history.op(row);
         proof.done(op);
-        format!(
-            ", and op {} had {} offset {offset}",
-            op.index(),
-            match op.f() {
-                F::Committed => "been told that the group committed",
-                _ => "committed",
-            }
-        )
-    });
+        if let Some(offset) = offset.filter(|_| is_committed) {
+            let how =
+                if *op.f() == F::Committed { "been told that the group committed" } else { "committed" };
+            committed = format!(", and op {} had {how} offset {offset}", op.index());
+        }
+    }
     let who = |reader: Reader| {
         let op = index.txn_op(reader.txn);
         format!("op {} of process {}", op.index(), op.process())
     };
     let story = format!(
-        "{} was given key {key} {} again: {} of the same group had read it{}",
+        "{} was given key {key} {} again: {} of the same group had read it{committed}",
         who(then),
         index.tell_placed(value),
         who(first),
-        committed.as_deref().unwrap_or(", but the group is not known to have committed past it"),
     );
     proof.example(Some(key), story)
 }

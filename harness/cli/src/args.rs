@@ -176,6 +176,10 @@ pub(crate) struct CheckArgs {
     /// Leave out dependencies from one write to the next of the same key
     #[arg(long)]
     pub(crate) no_ww: bool,
+    /// Take a read that stopped before a value for one that came before its writer: cycles that need this, G-single and
+    /// G2, are told but are hints, and never make a history invalid
+    #[arg(long)]
+    pub(crate) rw: bool,
     /// Whose table says what is allowed
     #[arg(long, value_name = "WHOSE", default_value = "riprap")]
     pub(crate) guarantees: GuaranteesArg,

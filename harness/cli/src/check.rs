@@ -1,8 +1,8 @@
 //! `riprap check`: judges a stored history.
 
-use crate::args::{CheckArgs, SubViaArg};
+use crate::args::{CheckArgs, GuaranteesArg, SubViaArg};
 use crate::{Failure, print, say};
-use riprap_checker::{Options, Verdict, Via, check, read_history};
+use riprap_checker::{Examples, Options, Verdict, Via, check, read_history};
 use riprap_core::client::Isolation;
 use riprap_core::fault::FaultInfo;
 use riprap_core::phase;
@@ -10,6 +10,9 @@ use riprap_results::{Faults, Paint, json_text, summary};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     crate::test::workload(&args.workload)?;
+    if args.rw && args.guarantees == GuaranteesArg::Jepsen {
+        return Err(Failure::usage("--rw and --guarantees jepsen exclude each other: Jepsen has no such edges"));
+    }
     let loaded = read_history(&args.history).map_err(Failure::usage)?;
     if let Some(dropped) = &loaded.dropped {
         say(&format!("{}: {dropped}", args.history.display()));
@@ -24,8 +27,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
         acks_all: args.acks == "all",
         idempotent: args.idempotence,
         ww: !args.no_ww,
+        rw: args.rw,
         drained,
-        all_examples: args.all,
+        examples: if args.all { Examples::All } else { Examples::Few },
         ..Options::default()
     };
     let mut verdict = check(&loaded.history, &options);

@@ -7,7 +7,7 @@
 //! beginning if the client was lost, until the caller's time is over.
 //!
 //! The last value shows that the key takes writes again, and stands behind all others: whatever is missing below it is
-//! lost, not just unseen. A value whose send may have taken effect is not sent again; another is. If clients had
+//! lost, not just unseen. Each try sends another value, since a value is sent at most once. If clients had
 //! subscribed, their group is first asked what it has committed in each of its topics (`committed`).
 
 use crate::{Last, committed};
@@ -156,11 +156,11 @@ impl Task {
     }
 
     /// What to try after it went wrong, if there is anything.
-    fn again(self, kind: Kind) -> Option<Task> {
-        match (self, kind) {
-            // It may be in the log.
-            (Task::Write(key, value), Kind::Info) => Some(Task::Write(key, Value(value.0.checked_add(1)?))),
-            (task, _) => Some(task),
+    fn again(self) -> Option<Task> {
+        match self {
+            // A value is sent at most once, whatever came of it.
+            Task::Write(key, value) => Some(Task::Write(key, Value(value.0.checked_add(1)?))),
+            task => Some(task),
         }
     }
 }
@@ -230,7 +230,7 @@ impl Reader {
         if kind == Kind::Ok {
             task.done(left);
         } else if first_ns.is_some_and(|first_ns| now_ns < first_ns + DEFAULT_PROGRESS_LIMIT_NS)
-            && let Some(task) = task.again(kind)
+            && let Some(task) = task.again()
         {
             self.tasks.push_back(Trial { task, first_ns, not_before_ns: now_ns + RETRY_NS });
         }

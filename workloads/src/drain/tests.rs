@@ -146,11 +146,7 @@ fn threads_share_the_keys_out() {
 
 #[test]
 fn what_certainly_was_not_written_is_tried_again_behind_the_others() {
-    let tries = std::cell::Cell::new(0);
-    let third = |what: &str| {
-        tries.set(tries.get() + u32::from(what == "send 3=5"));
-        (what == "send 3=5" && tries.get() < 3).then_some((Kind::Fail, 0))
-    };
+    let third = |what: &str| ["send 3=5", "send 3=6"].contains(&what).then_some((Kind::Fail, 0));
     check(
         vec![sent(3, 4), sent(6, 0)],
         third,
@@ -158,8 +154,8 @@ fn what_certainly_was_not_written_is_tried_again_behind_the_others() {
             "0:crash",
             "1:send 3=5",
             "1:send 6=1",
-            "1:send 3=5",
-            "1:send 3=5",
+            "1:send 3=6",
+            "1:send 3=7",
             "1:assign[3, 6]",
             "1:poll",
             "1:debug",
@@ -184,7 +180,8 @@ fn a_key_that_takes_no_write_is_read_all_the_same() {
     let refused = |what: &str| what.starts_with("send 3=").then_some((Kind::Fail, 50));
     let (words, left) = run(vec![sent(3, 4), sent(6, 0)], 1, LIMIT_MS, refused);
     assert_eq!(left, Left { unwritten: keys(&[3]), ..DONE });
-    let tries: Vec<u64> = words.iter().filter(|(_, w)| w == "1:send 3=5").map(|(at_ms, _)| *at_ms).collect();
+    let tries: Vec<u64> =
+        words.iter().filter(|(_, w)| w.starts_with("1:send 3=")).map(|(at_ms, _)| *at_ms).collect();
     // Every 200 ms and what each takes, for as long as it is tried.
     assert_eq!((tries.len(), tries[0], tries[1], *tries.last().expect("many")), (121, 0, 250, 30_000));
     assert_eq!(words.last(), Some(&(30_050, "1:debug".to_owned())));

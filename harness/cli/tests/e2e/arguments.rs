@@ -59,6 +59,7 @@ fn wrong_arguments_are_told_in_one_line() {
         ("check", "missing <HISTORY>; `riprap check <HISTORY>` is right"),
         ("check a.jsonl b.jsonl", "unknown argument `b.jsonl`"),
         ("check a.jsonl --guarantees best", "--guarantees is `best`; one of: riprap, jepsen"),
+        ("check a.jsonl --guarantees jepsen --rw", "--rw and --guarantees jepsen exclude each other: "),
         ("check a.jsonl --workload que", "unknown workload `que`; one of: queue"),
         ("report", "missing <RUN_DIR>; `riprap report <RUN_DIR>` is right"),
         ("report /no/such/run", "open /no/such/run: No such file"),

@@ -16,12 +16,14 @@ use crate::summary::{other_reasons, worst_first};
 use crate::timeline::{Faults, Phase, brief, target_text};
 use html::Html;
 use ops::{example_ops, seconds};
-use riprap_checker::{Anomaly, Valid, Verdict, registry};
+use riprap_checker::{Anomaly, Example, Valid, Verdict, registry};
 use riprap_core::History;
 use serde_json::Value as Json;
 
 /// Examples shown of one anomaly; results.json has the others.
 const MAX_EXAMPLES: usize = 5;
+/// Lines of an example's own history; that of a longer one, a long cycle, only results.json has.
+const MAX_LEAST_LINES: usize = 48;
 /// Strikes in the table of faults.
 const MAX_STRIKES: usize = 200;
 /// Reasons under the verdict.
@@ -233,9 +235,24 @@ fn examples(page: &mut Html, name: &str, anomaly: &Anomaly, history: &History) {
         }
         page.element("<p class=\"story\">", &example.story, "</p>\n");
         page.append(example_ops(example, history));
+        least(page, example);
     }
     page.raw(if shown > 1 { "</details>\n" } else { "" });
     page.raw(if anomaly.allowed { "</details>\n" } else { "" });
+}
+
+/// The example's own history, as lines that `riprap check` takes.
+fn least(page: &mut Html, example: &Example) {
+    if !(1..=MAX_LEAST_LINES).contains(&example.history.len()) {
+        return;
+    }
+    page.raw("<details class=\"least\"><summary>the least that shows it, ")
+        .text(example.history.len())
+        .raw(" lines for <code>riprap check</code></summary>\n<pre class=\"log\">");
+    for line in &example.history {
+        page.text(line).raw("\n");
+    }
+    page.raw("</pre></details>\n");
 }
 
 fn faults(page: &mut Html, input: &ReportInput<'_>) {

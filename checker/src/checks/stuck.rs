@@ -139,16 +139,72 @@ fn producers(
     })
 }
 
-/// A reader of a key, since the cluster is whole.
+/// What was done with a key, or by a process that held keys, since the cluster is whole.
+#[derive(Clone, Copy)]
 struct Reader<'h> {
-    /// The first assign of the key.
+    /// The first assign.
     assigned: OpRef<'h>,
-    /// When somebody who held the key last got a record of whatever key; when it was first assigned, if never.
+    /// When a holder last got a record of whatever key; when it was first assigned, if never.
     moved: OpRef<'h>,
-    /// The last op of a process that held it.
+    /// The last op of a holder.
     last: OpRef<'h>,
-    /// What it was last told of its position and of the end.
-    told: Option<(OpRef<'h>, i64, i64)>,
+    /// The last time that a holder told how far it is.
+    told: Option<OpRef<'h>>,
+}
+
+impl<'h> Reader<'h> {
+    fn new(assigned: OpRef<'h>) -> Reader<'h> {
+        Reader { assigned, moved: assigned, last: assigned, told: None }
+    }
+
+    /// Both as one: the later of each.
+    fn merge(&mut self, other: &Reader<'h>) {
+        let later = |a: OpRef<'h>, b: OpRef<'h>| if a.row() < b.row() { b } else { a };
+        self.moved = match (self.has_moved(), other.has_moved()) {
+            (true, true) => later(self.moved, other.moved),
+            (false, true) => other.moved,
+            _ => self.moved,
+        };
+        self.last = later(self.last, other.last);
+        self.told = self.told.into_iter().chain(other.told).max_by_key(|op| op.row());
+    }
+
+    fn has_moved(&self) -> bool {
+        self.moved.row() != self.assigned.row()
+    }
+}
+
+/// Who held which keys, process by process: so that an op costs no more for the keys that its process holds.
+#[derive(Default)]
+struct Readers<'h> {
+    held: BTreeMap<Process, (&'h [Key], Reader<'h>)>,
+    keys: BTreeMap<Key, Reader<'h>>,
+}
+
+impl<'h> Readers<'h> {
+    /// The process holds these keys from now on, if it did assign them.
+    fn take(&mut self, op: OpRef<'h>) {
+        self.let_go(op.process());
+        if *op.f() == F::Assign && op.kind() == Kind::Ok {
+            self.held.insert(op.process(), (op.keys(), Reader::new(op)));
+            for key in op.keys() {
+                self.keys.entry(*key).or_insert(Reader::new(op));
+            }
+        }
+    }
+
+    fn let_go(&mut self, process: Process) {
+        let Some((keys, reader)) = self.held.remove(&process) else { return };
+        for key in keys {
+            self.keys.get_mut(key).expect("it was assigned").merge(&reader);
+        }
+    }
+
+    fn all(mut self) -> BTreeMap<Key, Reader<'h>> {
+        let processes: Vec<Process> = self.held.keys().copied().collect();
+        processes.into_iter().for_each(|process| self.let_go(process));
+        self.keys
+    }
 }
 
 fn consumers(
@@ -156,60 +212,48 @@ fn consumers(
     options: &Options,
     whole: OpRef<'_>,
 ) -> Option<(&'static AnomalyInfo, Anomaly)> {
-    let mut readers: BTreeMap<Key, Reader<'_>> = BTreeMap::new();
-    let mut held: BTreeMap<Process, Vec<Key>> = BTreeMap::new();
+    let mut readers = Readers::default();
     // By key in the index: one above the highest place that was read since.
     let mut reached: Vec<u32> = index.keys.iter().map(|key| key.places.start).collect();
     for op in index.history.ops().skip(whole.row()) {
-        if op.process() == Process::Nemesis {
-            if matches!(mark(op), Some(phase::DRAINED | phase::UNDRAINED)) {
-                break;
+        match (op.process(), op.kind()) {
+            (Process::Nemesis, _) if matches!(mark(op), Some(phase::DRAINED | phase::UNDRAINED)) => break,
+            (Process::Nemesis, _) | (_, Kind::Invoke) => continue,
+            (_, Kind::Ok | Kind::Info) if op.f().has_keys() => {
+                readers.take(op);
+                continue;
             }
-            continue;
+            _ => {}
         }
-        if op.kind() == Kind::Invoke {
-            continue;
-        }
-        if op.f().has_keys() && op.kind() != Kind::Fail {
-            held.remove(&op.process());
-            if *op.f() == F::Assign && op.kind() == Kind::Ok {
-                held.insert(op.process(), op.keys().to_vec());
-                for key in op.keys() {
-                    readers.entry(*key).or_insert(Reader { assigned: op, moved: op, last: op, told: None });
-                }
-            }
-            continue;
-        }
-        let Some(keys) = held.get(&op.process()) else { continue };
-        let txn = index.txn_of(op).filter(|_| op.kind() == Kind::Ok);
-        let moved = txn.is_some_and(|txn| read(index, txn, &mut reached));
-        for key in keys {
-            let reader = readers.get_mut(key).expect("it was assigned");
-            reader.last = op;
-            if moved {
+        let Some((_, reader)) = readers.held.get_mut(&op.process()) else { continue };
+        reader.last = op;
+        if op.kind() == Kind::Ok {
+            if index.txn_of(op).is_some_and(|txn| read(index, txn, &mut reached)) {
                 reader.moved = op;
-                reader.told = None;
             }
-            if *op.f() == F::Debug && op.kind() == Kind::Ok {
-                reader.told = progress(op, *key).map(|(position, end)| (op, position, end));
+            if *op.f() == F::Debug {
+                reader.told = Some(op);
             }
         }
     }
     let mut found = Found::new(options);
-    for (key, reader) in readers {
+    for (key, reader) in readers.all() {
+        // What was told before somebody moved is old.
+        let told = reader.told.filter(|op| op.row() > reader.moved.row());
+        let told = told.and_then(|op| progress(op, key).map(|(position, end)| (op, position, end)));
         let id = index.keys.partition_point(|other| other.key < key);
         let places = index.keys.get(id).filter(|other| other.key == key).map(|key| key.places.clone());
-        let behind = match reader.told {
+        let behind = match told {
             Some((_, position, end)) => position < end,
             None => places.as_ref().is_some_and(|places| reached[id] < places.end),
         };
         let lasted_ns = reader.last.time_ns().abs_diff(reader.moved.time_ns());
         if behind && lasted_ns >= options.progress_limit_ns {
             let unread = places.filter(|places| reached[id] < places.end).map(|places| places.end - 1);
-            found.add(lasted_ns, (key, reader, unread, lasted_ns));
+            found.add(lasted_ns, (key, reader, told, unread, lasted_ns));
         }
     }
-    found.tell(&STUCK_CONSUMER, options, index, |(key, reader, unread, lasted_ns), mut proof| {
+    found.tell(&STUCK_CONSUMER, options, index, |(key, reader, told, unread, lasted_ns), mut proof| {
         for op in [whole, reader.assigned, reader.moved, reader.last] {
             proof.done(op);
         }
@@ -222,7 +266,7 @@ fn consumers(
             reader.last.index(),
             seconds(lasted_ns),
         );
-        if let Some((op, position, end)) = reader.told {
+        if let Some((op, position, end)) = told {
             proof.done(op);
             story += &format!(", though its position is {position} and the log's end {end} (op {})", op.index());
         } else if let Some(place) = unread {

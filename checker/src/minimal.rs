@@ -30,12 +30,13 @@ pub(crate) fn minimize(name: &str, example: &mut Example, options: &Options) {
         example.history.clear();
         return;
     }
-    // Of each op, the lines of its two rows.
+    // Of each op, the lines of its two rows; by the first of them.
     let mut ops: Vec<Vec<usize>> = Vec::new();
     for op in history.ops() {
         match op.partner().filter(|partner| partner.row() < op.row()) {
             Some(begin) => {
-                ops.iter_mut().find(|rows| rows[0] == begin.row()).expect("it was begun").push(op.row());
+                let at = ops.binary_search_by_key(&begin.row(), |rows| rows[0]).expect("it was begun");
+                ops[at].push(op.row());
             }
             None => ops.push(vec![op.row()]),
         }

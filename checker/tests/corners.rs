@@ -4,6 +4,7 @@ use riprap_checker::{Examples, Options, Verdict, check};
 use riprap_core::History;
 use riprap_core::history::Head;
 use riprap_core::op::{Extra, F, Key, Kind, Offset, Process, Value};
+use std::sync::LazyLock;
 
 /// Adds a row: sends `(key, value, offset)`, then one poll of `(key, records)`.
 type Send = (i64, i64, Option<i64>);
@@ -48,17 +49,24 @@ fn check_finds(history: &History, expect: &[(&str, u64)]) {
     assert_eq!(found, expect);
 }
 
-const N: i64 = 20_000;
+/// How large: so that an unoptimised build takes a second. `RIPRAP_CORNERS=1000000` with `--release` asks for more.
+fn size() -> i64 {
+    static SIZE: LazyLock<i64> = LazyLock::new(|| {
+        let asked = std::env::var("RIPRAP_CORNERS").ok();
+        asked.map_or(20_000, |size| size.parse().expect("RIPRAP_CORNERS is a number"))
+    });
+    *SIZE
+}
 
-/// A key of `N` records at these offsets, each sent by itself.
+/// A key of `size()` records at these offsets, each sent by itself.
 fn one_key(offset: impl Fn(i64) -> i64) -> History {
     let mut history = History::new();
-    (0..N).for_each(|n| txn(&mut history, 0, &[(5, n, Some(offset(n)))], None));
+    (0..size()).for_each(|n| txn(&mut history, 0, &[(5, n, Some(offset(n)))], None));
     history
 }
 
 fn records(offset: impl Fn(i64) -> i64) -> Vec<(i64, i64)> {
-    (0..N).map(|n| (offset(n), n)).collect()
+    (0..size()).map(|n| (offset(n), n)).collect()
 }
 
 #[test]
@@ -71,10 +79,10 @@ fn one_huge_key_read_by_one_long_poll() {
 #[test]
 fn one_transaction_that_does_everything() {
     let mut history = History::new();
-    let sends: Vec<Send> = (0..N).map(|n| (n % 1000, n, Some(n))).collect();
+    let sends: Vec<Send> = (0..size()).map(|n| (n % 1000, n, Some(n))).collect();
     txn(&mut history, 0, &sends, None);
     let by_key: Vec<Group> = (0..1000)
-        .map(|key| (key, (0..N / 1000).map(|n| (n * 1000 + key, n * 1000 + key)).collect()))
+        .map(|key| (key, (0..size() / 1000).map(|n| (n * 1000 + key, n * 1000 + key)).collect()))
         .collect();
     txn(&mut history, 1, &[], Some(&by_key));
     check_finds(&history, &[]);
@@ -83,13 +91,13 @@ fn one_transaction_that_does_everything() {
         by_key.iter().map(|(key, records)| (*key, records.iter().rev().copied().collect())).collect();
     txn(&mut history, 2, &[(1000, 1, Some(0))], Some(&back));
     txn(&mut history, 3, &[], Some(&[(1000, vec![(0, 1)])]));
-    check_finds(&history, &[("int-nonmonotonic-poll", (N / 1000 - 1) as u64 * 1000)]);
+    check_finds(&history, &[("int-nonmonotonic-poll", (size() / 1000 - 1) as u64 * 1000)]);
 }
 
 #[test]
 fn every_key_is_another() {
     let mut history = History::new();
-    for n in 0..N {
+    for n in 0..size() {
         txn(&mut history, 0, &[(n * 1_000_003, 7, Some(n))], None);
         txn(&mut history, 1, &[], Some(&[(n * 1_000_003, vec![(n, 7)])]));
     }
@@ -107,9 +115,9 @@ fn offsets_far_apart_and_far_up() {
 #[test]
 fn values_far_apart() {
     let mut history = History::new();
-    let value = |n: i64| n * (1 << 44) - (1 << 61);
-    (0..N).for_each(|n| txn(&mut history, 0, &[(5, value(n), Some(n))], None));
-    txn(&mut history, 1, &[], Some(&[(5, (0..N).map(|n| (n, value(n))).collect())]));
+    let value = |n: i64| n * ((1 << 62) / size()) - (1 << 61);
+    (0..size()).for_each(|n| txn(&mut history, 0, &[(5, value(n), Some(n))], None));
+    txn(&mut history, 1, &[], Some(&[(5, (0..size()).map(|n| (n, value(n))).collect())]));
     check_finds(&history, &[]);
 }
 
@@ -117,31 +125,31 @@ fn values_far_apart() {
 fn everything_twice() {
     let mut history = one_key(|n| n);
     txn(&mut history, 1, &[], Some(&[(5, records(|n| n))]));
-    txn(&mut history, 1, &[], Some(&[(5, records(|n| N + n))]));
+    txn(&mut history, 1, &[], Some(&[(5, records(|n| size() + n))]));
     let verdict = judge(&history);
-    assert_eq!(verdict.anomalies["duplicate"].count, N as u64);
+    assert_eq!(verdict.anomalies["duplicate"].count, size() as u64);
     // The second copies are what counts for order, and the first of them stands after the last of the first ones.
-    assert!(verdict.anomalies["G0"].examples[0].story.starts_with(&format!("{N} ops form a cycle")));
+    assert!(verdict.anomalies["G0"].examples[0].story.starts_with(&format!("{} ops form a cycle", size())));
 }
 
 #[test]
 fn everything_contradicted() {
     let mut history = one_key(|n| n);
     txn(&mut history, 1, &[], Some(&[(5, records(|n| n))]));
-    txn(&mut history, 2, &[], Some(&[(5, (0..N).map(|n| (n, (n + 1) % N)).collect())]));
-    assert_eq!(judge(&history).anomalies["inconsistent-offsets"].count, N as u64);
+    txn(&mut history, 2, &[], Some(&[(5, (0..size()).map(|n| (n, (n + 1) % size())).collect())]));
+    assert_eq!(judge(&history).anomalies["inconsistent-offsets"].count, size() as u64);
 }
 
 #[test]
 fn everything_told() {
     let mut history = one_key(|n| n);
     txn(&mut history, 1, &[], Some(&[(5, records(|n| n))]));
-    let odd: Vec<(i64, i64)> = (0..N).filter(|n| n % 2 == 1).map(|n| (n, n)).collect();
+    let odd: Vec<(i64, i64)> = (0..size()).filter(|n| n % 2 == 1).map(|n| (n, n)).collect();
     txn(&mut history, 2, &[], Some(&[(5, odd)]));
     let options = Options { examples: Examples::All, vacuity: false, ..Options::default() };
     let verdict = check(&history, &options);
     let skips = &verdict.anomalies["int-poll-skip"];
-    assert_eq!((skips.count, skips.examples.len() as u64), (N as u64 / 2 - 1, N as u64 / 2 - 1));
+    assert_eq!((skips.count, skips.examples.len() as u64), (size() as u64 / 2 - 1, size() as u64 / 2 - 1));
 }
 
 /// Ten thousand processes at once, round after round: realtime has all pairs of two rounds.
@@ -165,7 +173,7 @@ fn ten_thousand_processes() {
 /// One component of many: each transaction writes right after the one before it, the first after the last.
 #[test]
 fn one_huge_ring() {
-    let len = N / 2;
+    let len = size() / 2;
     let mut history = History::new();
     for kind in [Kind::Invoke, Kind::Ok] {
         for n in 0..len {
@@ -222,7 +230,7 @@ fn ring_of_stops(history: &mut History, kind: Kind, len: i64) {
 /// One component of as many rw edges as transactions, too many to know that no cycle has but one of them.
 #[test]
 fn one_huge_ring_of_stops() {
-    let len = N / 2;
+    let len = size() / 2;
     let mut history = History::new();
     bases(&mut history, len);
     for kind in [Kind::Invoke, Kind::Ok] {
@@ -243,7 +251,7 @@ fn one_huge_ring_of_stops() {
 /// found by chance.
 #[test]
 fn a_single_stop_in_a_ring_of_them() {
-    for len in [300, N / 2] {
+    for len in [300, size() / 2] {
         let mut history = History::new();
         bases(&mut history, len + 1);
         let ring: Vec<Group> = (0..len).map(|key| (key, vec![(1, 1)])).collect();
@@ -282,13 +290,13 @@ fn one_dense_component_of_stops() {
 #[test]
 fn one_undecided_transaction_that_everybody_stopped_before() {
     let mut history = History::new();
-    bases(&mut history, N);
-    let sends: Vec<Send> = (0..N).map(|key| (key, 1, None)).collect();
+    bases(&mut history, size());
+    let sends: Vec<Send> = (0..size()).map(|key| (key, 1, None)).collect();
     row(&mut history, 2, Kind::Invoke, &sends, None);
-    let all: Vec<Group> = (0..N).map(|key| (key, vec![(1, 1)])).collect();
+    let all: Vec<Group> = (0..size()).map(|key| (key, vec![(1, 1)])).collect();
     row(&mut history, 3, Kind::Invoke, &[], Some(&all));
     row(&mut history, 3, Kind::Info, &[], Some(&all));
-    (0..N).for_each(|key| txn(&mut history, 4, &[], Some(&[(key, vec![(0, 0)])])));
+    (0..size()).for_each(|key| txn(&mut history, 4, &[], Some(&[(key, vec![(0, 0)])])));
     assert!(judge_rw(&history).anomalies.is_empty());
 }
 
@@ -296,7 +304,7 @@ fn one_undecided_transaction_that_everybody_stopped_before() {
 /// nothing that is needed.
 #[test]
 fn one_huge_ring_with_one_needed_edge() {
-    let len = N;
+    let len = size();
     let mut history = History::new();
     for kind in [Kind::Invoke, Kind::Ok] {
         // The first wrote to key 0 right after the last.

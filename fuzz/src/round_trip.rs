@@ -9,8 +9,8 @@ type Read = Result<(History, Option<String>), ReadError>;
 
 /// The history as JSON lines and as EDN is the same history. Panics: it is not.
 pub fn check(history: &History) {
-    through(history, "JSON", |out, op| write_op(out, op), |bytes| read_jsonl(bytes));
-    through(history, "EDN", |out, op| write_edn_op(out, op), |bytes| read_edn(bytes));
+    through(history, "JSON", write_op, |bytes| read_jsonl(bytes));
+    through(history, "EDN", write_edn_op, |bytes| read_edn(bytes));
 }
 
 fn through(

@@ -42,15 +42,19 @@ use std::sync::Mutex;
 /// A check that breaks makes the verdict `unknown` at best, as does a history that contradicts itself or shows nothing;
 /// what the other checks find is still told.
 pub fn check(history: &History, options: &Options) -> Verdict {
-    let mut verdict = Verdict { stats: stats::stats(history), ..Verdict::default() };
-    match catch_unwind(AssertUnwindSafe(|| Index::new(history))) {
-        Err(panic) => verdict = verdict.merge(Verdict::unknown("index", broke(&*panic))),
-        Ok(index) => {
-            let mut judged = judge(&index, options, registry::ALL);
-            prove(&mut judged, options, history.len());
-            verdict = verdict.merge(judged).merge(form::judge(&index, options));
-        }
-    }
+    let stats = || Verdict { stats: stats::stats(history), ..Verdict::default() };
+    let mut verdict = match catch_unwind(AssertUnwindSafe(|| Index::new(history))) {
+        Err(panic) => stats().merge(Verdict::unknown("index", broke(&*panic))),
+        Ok(index) => Verdict::compose(parallel::all(3, history.len(), |part| match part {
+            0 => {
+                let mut judged = judge(&index, options, registry::ALL);
+                prove(&mut judged, options, history.len());
+                judged
+            }
+            1 => form::judge(&index, options),
+            _ => stats(),
+        })),
+    };
     if options.vacuity
         && let Some(why) = stats::vacuity(&verdict.stats)
     {

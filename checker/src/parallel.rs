@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::panic::resume_unwind;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -14,17 +15,24 @@ const MIN_WORK: usize = 1024;
 
 /// Computes `each` for pieces that together cover `0..len`; the results are in the pieces' order.
 pub(crate) fn pieces<T: Send>(len: usize, each: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let threads = threads();
     // How the work is cut must not be seen in the outcome, and costs nothing where there is little.
     let size = len.div_ceil(threads * PIECES_PER_THREAD).max(MIN_WORK);
     let count = len.div_ceil(size);
     all(count, len, |piece| each(piece * size..((piece + 1) * size).min(len)))
 }
 
+/// How many threads work at once. Asked once: the answer is read from several files, which takes longer than to judge a
+/// small history.
+fn threads() -> usize {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS))
+}
+
 /// Computes `each` for every number below `count`; the results are in their order. A panic of one goes on in the caller.
 /// `work` is how many things all of them together look at.
 pub(crate) fn all<T: Send>(count: usize, work: usize, each: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(count);
+    let threads = threads().min(count);
     if threads <= 1 || work <= MIN_WORK {
         return (0..count).map(each).collect();
     }

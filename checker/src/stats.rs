@@ -1,22 +1,24 @@
 //! What a history holds, and whether that is enough to judge it.
 
-use crate::verdict::Stats;
+use crate::index::IntMap;
+use crate::verdict::{Kinds, Stats};
 use riprap_core::History;
 use riprap_core::history::MopRef;
-use riprap_core::op::{Kind, Process};
-use std::collections::BTreeSet;
+use riprap_core::op::{F, Kind, Process};
 
 /// Counts a history's ops, sends, polls and records.
 pub(crate) fn stats(history: &History) -> Stats {
     let mut stats = Stats { ops: history.len() as u64, ..Stats::default() };
-    let mut keys = BTreeSet::new();
+    // A history has few words, each at one place in memory.
+    let mut by_f: Vec<(&F, Kinds)> = Vec::new();
+    let mut keys = IntMap::<i64, ()>::default();
     for op in history.ops() {
         let kind = op.kind();
-        let name = op.f().name();
-        if !stats.by_f.contains_key(name) {
-            stats.by_f.insert(name.to_owned(), Default::default());
-        }
-        let kinds = stats.by_f.get_mut(name).expect("just inserted");
+        let known = by_f.iter().position(|(f, _)| std::ptr::eq(*f, op.f())).unwrap_or_else(|| {
+            by_f.push((op.f(), Kinds::default()));
+            by_f.len() - 1
+        });
+        let kinds = &mut by_f[known].1;
         match kind {
             Kind::Invoke => kinds.invoke += 1,
             Kind::Ok => kinds.ok += 1,
@@ -29,14 +31,14 @@ pub(crate) fn stats(history: &History) -> Stats {
         for mop in op.mops() {
             match mop {
                 MopRef::Send { key, .. } => {
-                    keys.insert(key);
+                    keys.insert(key.0, ());
                     stats.ok_sends += u64::from(kind == Kind::Ok);
                 }
                 MopRef::Asked => {}
                 MopRef::Polled(reads) => {
                     stats.ok_polls += u64::from(kind == Kind::Ok);
                     for (key, offsets, _) in reads.groups() {
-                        keys.insert(key);
+                        keys.insert(key.0, ());
                         stats.ok_records += if kind == Kind::Ok { offsets.len() as u64 } else { 0 };
                     }
                 }
@@ -44,6 +46,7 @@ pub(crate) fn stats(history: &History) -> Stats {
         }
     }
     stats.keys = keys.len() as u64;
+    stats.by_f = by_f.into_iter().map(|(f, kinds)| (f.name().to_owned(), kinds)).collect();
     stats
 }
 

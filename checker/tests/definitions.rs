@@ -404,7 +404,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(common::cases(4000))]
+    #![proptest_config(common::cases(8000))]
 
     #[test]
     fn those_of_consumers_too(history in common::histories_of_consumers(14), drained in any::<bool>()) {

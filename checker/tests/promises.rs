@@ -269,6 +269,9 @@ fn progress() {
     // Something of another key came: the reader is busy.
     check("#drain A5,6 w20 p6:0=1 w20 p", &[]);
     check("A5 w30 p #drain", &[]);
+    // Nobody waited for 30 s: the second reader has only begun.
+    check("#drain A5 p w30 1/A5", &[]);
+    check("#drain A5 p w30 1/A5 1/p", &consumer);
     check("#drain A5 #drained w30 p", &[]);
     check_tells(
         &format!("{SENT}#drain !s5=4 w30 !s5=5"),

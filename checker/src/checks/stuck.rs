@@ -139,38 +139,47 @@ fn producers(
     })
 }
 
+/// What a process did that had assigned a key, and that assign.
+#[derive(Clone, Copy)]
+struct Act<'h> {
+    op: OpRef<'h>,
+    assigned: OpRef<'h>,
+}
+
+impl<'h> Act<'h> {
+    /// The later of two.
+    fn later(own: Option<Act<'h>>, other: Option<Act<'h>>) -> Option<Act<'h>> {
+        own.into_iter().chain(other).max_by_key(|act| act.op.row())
+    }
+}
+
 /// What was done with a key, or by a process that held keys, since the cluster is whole.
 #[derive(Clone, Copy)]
 struct Reader<'h> {
     /// The first assign.
     assigned: OpRef<'h>,
-    /// When a holder last got a record of whatever key; when it was first assigned, if never.
-    moved: OpRef<'h>,
-    /// The last op of a holder.
-    last: OpRef<'h>,
+    /// When a holder last got a record of whatever key.
+    moved: Option<Act<'h>>,
+    /// The last op of a holder; an assign alone does not show that somebody waits.
+    last: Option<Act<'h>>,
     /// The last time that a holder told how far it is.
-    told: Option<OpRef<'h>>,
+    told: Option<Act<'h>>,
 }
 
 impl<'h> Reader<'h> {
     fn new(assigned: OpRef<'h>) -> Reader<'h> {
-        Reader { assigned, moved: assigned, last: assigned, told: None }
+        Reader { assigned, moved: None, last: None, told: None }
     }
 
-    /// Both as one: the later of each.
     fn merge(&mut self, other: &Reader<'h>) {
-        let later = |a: OpRef<'h>, b: OpRef<'h>| if a.row() < b.row() { b } else { a };
-        self.moved = match (self.has_moved(), other.has_moved()) {
-            (true, true) => later(self.moved, other.moved),
-            (false, true) => other.moved,
-            _ => self.moved,
-        };
-        self.last = later(self.last, other.last);
-        self.told = self.told.into_iter().chain(other.told).max_by_key(|op| op.row());
+        self.moved = Act::later(self.moved, other.moved);
+        self.last = Act::later(self.last, other.last);
+        self.told = Act::later(self.told, other.told);
     }
 
-    fn has_moved(&self) -> bool {
-        self.moved.row() != self.assigned.row()
+    /// From when on nothing came.
+    fn since(&self) -> OpRef<'h> {
+        self.moved.map_or(self.assigned, |act| act.op)
     }
 }
 
@@ -226,56 +235,60 @@ fn consumers(
             _ => {}
         }
         let Some((_, reader)) = readers.held.get_mut(&op.process()) else { continue };
-        reader.last = op;
+        let act = Some(Act { op, assigned: reader.assigned });
+        reader.last = act;
         if op.kind() == Kind::Ok {
             if index.txn_of(op).is_some_and(|txn| read(index, txn, &mut reached)) {
-                reader.moved = op;
+                reader.moved = act;
             }
             if *op.f() == F::Debug {
-                reader.told = Some(op);
+                reader.told = act;
             }
         }
     }
     let mut found = Found::new(options);
     for (key, reader) in readers.all() {
+        let Some(last) = reader.last else { continue };
+        let since = reader.since();
         // What was told before somebody moved is old.
-        let told = reader.told.filter(|op| op.row() > reader.moved.row());
-        let told = told.and_then(|op| progress(op, key).map(|(position, end)| (op, position, end)));
+        let told = reader.told.filter(|act| act.op.row() > since.row());
+        let told = told.and_then(|act| progress(act.op, key).map(|(position, end)| (act, position, end)));
         let id = index.keys.partition_point(|other| other.key < key);
         let places = index.keys.get(id).filter(|other| other.key == key).map(|key| key.places.clone());
         let behind = match told {
             Some((_, position, end)) => position < end,
             None => places.as_ref().is_some_and(|places| reached[id] < places.end),
         };
-        let lasted_ns = reader.last.time_ns().abs_diff(reader.moved.time_ns());
-        if behind && lasted_ns >= options.progress_limit_ns {
+        let lasted_ns = last.op.time_ns().abs_diff(since.time_ns());
+        if behind && last.op.row() > since.row() && lasted_ns >= options.progress_limit_ns {
             let unread = places.filter(|places| reached[id] < places.end).map(|places| places.end - 1);
-            found.add(lasted_ns, (key, reader, told, unread, lasted_ns));
+            found.add(lasted_ns, (key, reader, last, told, unread, lasted_ns));
         }
     }
-    found.tell(&STUCK_CONSUMER, options, index, |(key, reader, told, unread, lasted_ns), mut proof| {
-        for op in [whole, reader.assigned, reader.moved, reader.last] {
-            proof.done(op);
+    found.tell(&STUCK_CONSUMER, options, index, |(key, reader, last, told, unread, lasted_ns), mut proof| {
+        proof.done(whole);
+        proof.done(reader.assigned);
+        for act in reader.moved.into_iter().chain([last]).chain(told.map(|(act, ..)| act)) {
+            proof.done(act.assigned);
+            proof.done(act.op);
         }
         let mut story = format!(
             "key {key} was assigned (op {}) after the cluster was whole again (op {}), and from op {} to op {}, {:.1} s, its \
              reader got nothing",
             reader.assigned.index(),
             whole.index(),
-            reader.moved.index(),
-            reader.last.index(),
+            reader.since().index(),
+            last.op.index(),
             seconds(lasted_ns),
         );
-        if let Some((op, position, end)) = told {
-            proof.done(op);
-            story += &format!(", though its position is {position} and the log's end {end} (op {})", op.index());
+        if let Some((act, position, end)) = told {
+            story += &format!(", though its position is {position} and the log's end {end} (op {})", act.op.index());
         } else if let Some(place) = unread {
-            let value = index.order[place as usize];
-            proof.placed(value, place);
+            proof.placed(index.order[place as usize], place);
             story += &format!(", though there is {}", index.tell_place(place));
         }
         // The op that moved last still must have read something.
-        if let Some(txn) = index.txn_of(reader.moved)
+        if let Some(txn) = reader.moved.and_then(|act| index.txn_of(act.op))
             && let Some((key, _, [value, ..])) = index.reads(txn).find(|(_, _, values)| !values.is_empty())
         {
             let value = index.value_id(&index.keys[key as usize], *value);

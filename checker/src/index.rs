@@ -54,6 +54,8 @@ pub(crate) mod seen {
     pub(crate) const READ_OTHERWISE: u8 = 8;
     /// By a poll that did not say at which offset.
     pub(crate) const READ_NOWHERE: u8 = 16;
+    /// The transaction that sent it was told at which offset.
+    pub(crate) const SENT_SOMEWHERE: u8 = 32;
 }
 
 /// One key's share of the columns.
@@ -97,6 +99,8 @@ pub(crate) struct Index<'h> {
     pub(crate) repeats: Vec<(ValueId, u32)>,
     /// Values that were sent more than once: the value, and the earlier of two transactions that sent it.
     pub(crate) resent: Vec<(ValueId, TxnId)>,
+    /// By undecided transaction that must have committed: the value of its that was read.
+    committed_by: IntMap<TxnId, ValueId>,
     sightings: OnceLock<sight::Sightings>,
 }
 
@@ -121,11 +125,13 @@ impl<'h> Index<'h> {
             conflicts: Vec::new(),
             repeats: Vec::new(),
             resent: Vec::new(),
+            committed_by: IntMap::default(),
             sightings: OnceLock::new(),
         };
         index.gather_sends();
         let slots = Slots::new(index.keys.last().map_or(0, |key| key.slots.end) as usize);
         let mut more = index.gather_reads(&slots);
+        index.committed_by = index.find_committed();
         index.gather_offsets_of_sends(&slots, &mut more);
         index.order_versions(slots, more);
         index
@@ -233,8 +239,13 @@ impl<'h> Index<'h> {
         match self.txns[txn as usize].kind {
             Kind::Ok => true,
             Kind::Fail => false,
-            Kind::Info | Kind::Invoke => self.sends(txn).any(|(_, value, _)| self.is_read(value)),
+            Kind::Info | Kind::Invoke => self.committed_by.contains_key(&txn),
         }
+    }
+
+    /// Of an undecided transaction that must have committed: the value of its that was read.
+    pub(crate) fn committed_by(&self, txn: TxnId) -> Option<ValueId> {
+        self.committed_by.get(&txn).copied()
     }
 
     /// Whether an `ok` transaction read it.
@@ -247,6 +258,12 @@ impl<'h> Index<'h> {
         matches!(self.txns[txn as usize].kind, Kind::Info | Kind::Invoke)
     }
 
+    fn find_committed(&self) -> IntMap<TxnId, ValueId> {
+        let undecided = (0..self.txns.len() as TxnId).filter(|txn| self.is_undecided(*txn));
+        let read = |txn| self.sends(txn).map(|(_, value, _)| value).find(|value| self.is_read(*value));
+        undecided.filter_map(|txn| Some((txn, read(txn)?))).collect()
+    }
+
     fn gather_sends(&mut self) {
         for txn in 0..self.txns.len() as TxnId {
             let bit = match self.txns[txn as usize].kind {
@@ -256,13 +273,17 @@ impl<'h> Index<'h> {
             };
             let op = self.history.op(self.txns[txn as usize].told as usize);
             for mop in op.mops() {
-                let MopRef::Send { key, value, .. } = mop else { continue };
+                let MopRef::Send { key, value, offset } = mop else { continue };
                 let key = self.key_id(key);
                 let value = self.value_id(&self.keys[key as usize], value);
-                if self.seen[value as usize] & seen::SENT != 0 {
+                let seen = &mut self.seen[value as usize];
+                if *seen & seen::SENT != 0 {
                     self.resent.push((value, self.writer[value as usize]));
                 }
-                self.seen[value as usize] |= bit;
+                *seen = *seen & !seen::SENT_SOMEWHERE | bit;
+                if offset.is_some_and(|offset| offset.0 >= 0) {
+                    *seen |= seen::SENT_SOMEWHERE;
+                }
                 self.writer[value as usize] = txn;
             }
         }

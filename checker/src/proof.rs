@@ -38,10 +38,7 @@ impl<'i, 'h> Proof<'i, 'h> {
         }
         self.sent_by(writer, value);
         if self.shown
-            && self.index.must_have_committed(writer)
-            && self.index.is_undecided(writer)
-            && let Some(read) =
-                self.index.sends(writer).map(|(_, value, _)| value).find(|value| self.index.is_read(*value))
+            && let Some(read) = self.index.committed_by(writer)
         {
             self.sent_by(writer, read);
             self.read_by(self.index.reader[read as usize], read);

@@ -2,6 +2,7 @@
 
 use super::{Index, IntMap, NONE, TxnId, ValueId, seen};
 use riprap_core::op::{Key, Kind, Offset, Value};
+use std::collections::BTreeSet;
 
 /// How a value is known to be at an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,17 +19,15 @@ pub(super) struct Sightings {
     odd: Vec<bool>,
     /// The first who read such a value at an offset, and the first who read it anywhere, under [`Offset::UNKNOWN`].
     first: IntMap<(ValueId, i64), TxnId>,
+    /// The offset that the sender of such a value was told.
+    told: IntMap<ValueId, Offset>,
 }
 
 impl Index<'_> {
     /// Somebody who saw this value at this offset.
     pub(crate) fn who_saw(&self, value: ValueId, offset: Offset) -> Option<Sight> {
-        let writer = self.writer[value as usize];
-        if writer != NONE
-            && self.must_have_committed(writer)
-            && self.sends(writer).any(|(_, sent, at)| sent == value && at == Some(offset))
-        {
-            return Some(Sight::Sent(writer));
+        if self.told_offset(value) == Some(offset) {
+            return Some(Sight::Sent(self.writer[value as usize]));
         }
         let sightings = self.sightings.get_or_init(|| self.sightings());
         let reader = self.reader[value as usize];
@@ -37,6 +36,20 @@ impl Index<'_> {
             return Some(Sight::Read(reader));
         }
         sightings.first.get(&(value, offset.0)).copied().map(Sight::Read)
+    }
+
+    /// The offset that its sender was told, if it was, and must have committed.
+    fn told_offset(&self, value: ValueId) -> Option<Offset> {
+        let writer = self.writer[value as usize];
+        if self.seen[value as usize] & seen::SENT_SOMEWHERE == 0 || !self.must_have_committed(writer) {
+            return None;
+        }
+        // Not by a look at what the writer sent: it may have sent a million values, and each may be asked for.
+        let first = self.first_place[value as usize];
+        if first == self.last_place[value as usize] {
+            return Some(self.order_offset[first as usize]);
+        }
+        self.sightings.get_or_init(|| self.sightings()).told.get(&value).copied()
     }
 
     /// Somebody who read this value, wherever.
@@ -70,7 +83,16 @@ impl Index<'_> {
                 }
             }
         }
-        Sightings { odd, first }
+        let mut told = IntMap::default();
+        let repeated = self.repeats.chunk_by(|(a, _), (b, _)| a == b).map(|places| places[0].0);
+        let writers: BTreeSet<TxnId> =
+            repeated.map(|value| self.writer[value as usize]).filter(|writer| *writer != NONE).collect();
+        for txn in writers {
+            for (_, value, offset) in self.sends(txn).filter(|(_, value, _)| odd[*value as usize]) {
+                told.extend(offset.map(|offset| (value, offset)));
+            }
+        }
+        Sightings { odd, first, told }
     }
 
     /// `value 17 acked at offset 12 (op 31)`: a value and what became of its send.
@@ -81,7 +103,7 @@ impl Index<'_> {
             return format!("value {number} (sent by nobody)");
         }
         let op = self.op_index(writer);
-        let offset = self.sends(writer).find(|(_, sent, _)| *sent == value).and_then(|(_, _, offset)| offset);
+        let offset = self.told_offset(value);
         match (self.txns[writer as usize].kind, offset) {
             (Kind::Ok, Some(offset)) => format!("value {number} acked at offset {offset} (op {op})"),
             (Kind::Ok, None) => format!("value {number} acked without an offset (op {op})"),

@@ -204,20 +204,20 @@ impl Brute {
             && op.sends().iter().any(|send| !is_read(send) && (drained || is_passed(send)))
     }
 
-    /// Whether a process is of the group when an op of it ends.
-    fn is_member(&self, process: Process, row: usize) -> bool {
+    /// The subscribe by which a process is of the group when an op of it ends.
+    fn joined(&self, process: Process, row: usize) -> Option<&Done> {
         let before =
             self.ops.iter().filter(|op| op.op.process == process && op.end.is_some_and(|end| end < row));
         let mut taken = before.filter(|op| op.takes_keys());
         // An info retires the process, and a subscribe that did not end well makes nobody a member.
         let last = taken.rfind(|op| op.op.f == F::Assign || op.op.kind == Kind::Ok);
-        last.is_some_and(|op| op.op.f == F::Subscribe)
+        last.filter(|op| op.op.f == F::Subscribe)
     }
 
     fn is_members_read(&self, op: &Done) -> bool {
         op.op.kind == Kind::Ok
             && matches!(op.op.f, F::Poll | F::Txn)
-            && op.end.is_some_and(|end| self.is_member(op.op.process, end))
+            && op.end.is_some_and(|end| self.joined(op.op.process, end).is_some())
     }
 
     /// The records that an op of a member read, although another had, and whether they had been committed.
@@ -225,7 +225,22 @@ impl Brute {
         if !self.is_members_read(op) {
             return Vec::new();
         }
-        let (committed, _) = self.committed_before(op.begin);
+        let own = |other: &&Done| other.op.process == op.op.process;
+        let joined = self.joined(op.op.process, op.end.expect("it read")).expect("it is a member");
+        let since = |other: &&Done| other.end >= joined.end && other.end <= op.end;
+        let is_committed = |key: Key, offset: Offset| {
+            // When it got the key, by its own word or at the earliest; and what it committed itself since it joined.
+            let told = |other: &&Done| other.op.extra.rebalance.iter().any(|entry| entry.keys.contains(&key));
+            let mut gained = self.ops.iter().filter(own).filter(since).filter(told);
+            let got = gained.next_back().unwrap_or(joined);
+            let (group, _) = self.committed_before(got.begin);
+            let before = self.ops.iter().filter(own).filter(since).filter(|other| other.end < op.end);
+            let commits = before.filter(|other| other.fate() == Kind::Ok).filter_map(|other| {
+                let own = other.op.extra.offsets.iter().find(|(other, _)| *other == key);
+                own.map(|(_, offset)| *offset)
+            });
+            group.get(&key).copied().flatten() > Some(offset) || commits.last() > Some(offset)
+        };
         let mut records: BTreeMap<(Key, Value), Offset> = BTreeMap::new();
         for (key, offset, value) in op.reads() {
             if offset.0 >= 0 && self.places(key, value).len() == 1 {
@@ -239,9 +254,7 @@ impl Brute {
             .map(|(key, _, value)| (key, value))
             .collect();
         let again = records.into_iter().filter(|(record, _)| was_read.contains(record));
-        again
-            .map(|(record, offset)| (record, committed.get(&record.0).copied().flatten() > Some(offset)))
-            .collect()
+        again.map(|(record, offset)| (record, is_committed(record.0, offset))).collect()
     }
 
     /// What is known of the group's committed offsets by what ended before a row, and how often they went back.
@@ -356,8 +369,9 @@ impl Brute {
                 let number = |field| json.get(key.to_string())?.get(field)?.as_i64();
                 number("position").zip(number("end"))
             });
-            let by_holders = drain.iter().filter(|op| op.op.kind == Kind::Ok && !held(op).is_empty());
-            let reached = by_holders
+            let reached = drain
+                .iter()
+                .filter(|op| op.op.kind == Kind::Ok)
                 .flat_map(|op| op.reads_of(key))
                 .filter_map(|value| self.places(key, value).last().copied())
                 .max();

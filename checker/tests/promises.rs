@@ -122,6 +122,15 @@ fn redelivery() {
     check("u5 p5:10=1 <1/p <p >p+5@11 1/u5 1/p5:10=1", &again);
     check("u5 1/u5 p5:10=1 <1/p p+5@11 >1/p5:10=1", &uncommitted);
     check("u5 p5:10=1 ?p+5@11 1/u5 1/p5:10=1", &uncommitted);
+    // The reader may have had the key since before the commit, and the group given up on it; unless it tells otherwise.
+    check("u5 1/u5 1/p~5 p5:10=1+5@11 1/p5:10=1", &uncommitted);
+    check("u5 1/u5 p5:10=1+5@11 1/p5:10=1", &uncommitted);
+    check("u5 1/u5 p5:10=1+5@11 1/p5:10=1~5", &again);
+    check("u5 1/u5 p5:10=1+5@11 1/p~5 1/p5:10=1", &again);
+    check("u5 1/u5 p5:10=1+5@11 1/p~6 1/p5:10=1", &uncommitted);
+    check("u5 1/u5 <1/p p5:10=1+5@11 >1/p~5 1/p5:10=1", &uncommitted);
+    // Its own commit it knows of in any case.
+    check("u5 1/u5 p5:10=1 1/p5:10=1+5@11 1/p5:10=1", &[("redelivery", 1), ("redelivery-uncommitted", 1)]);
     // The group's offset can be known from a question too.
     check("u5 p5:10=1 g5=11 1/u5 1/p5:10=1", &again);
     check("u5 p5:10=1 g5=_ 1/u5 1/p5:10=1", &uncommitted);
@@ -143,7 +152,7 @@ fn redelivery() {
         &format!("{SENT}u5 p5:10=1 1/u5 1/p5:10=1"),
         "redelivery-uncommitted",
         "op 13 of process 1 was given key 5 value 1 at offset 10 again: op 9 of process 0 of the same group had read it, but \
-         the group is not known to have committed past it",
+         when the process got the key the group is not known to have committed past it",
     );
 }
 

@@ -8,8 +8,12 @@
 //! ```
 //!
 //! A member reads a record again if it takes over a key whose last records were read and not committed: at least once.
-//! What was committed before the poll began must not come again, since a member learns where to begin when it has got the
-//! key, and whoever had it before cannot commit any more by then. A committed offset goes back if the group commits less,
+//! What had been committed before it got the key must not come again, since only then it learns where to begin; and what
+//! it has committed itself must not, either. That another has committed it meanwhile is no promise: a member that the
+//! group has given up on, but which has not heard of it yet, reads on, and only its commits are refused. When a member got
+//! a key its ops tell in `rebalance`; where they do not, it may have been at any time since it subscribed.
+//!
+//! A committed offset goes back if the group commits less,
 //! or is told less (`committed`), than was known before the op began. The commits of two ops that overlap come in an
 //! order that nobody knows, and then the lower one counts.
 //!
@@ -61,6 +65,9 @@ const REDELIVERY_UNCOMMITTED: AnomalyInfo = AnomalyInfo {
     allowed: |_| true,
 };
 
+/// Of an entry of an op's `rebalance`: the process got the keys.
+const GAINED: &str = "assigned";
+
 /// What a group was known to have committed of a key from an op on; `None`: nothing.
 #[derive(Clone, Copy)]
 struct Known {
@@ -73,16 +80,15 @@ struct Known {
 struct Commits(BTreeMap<Key, Vec<Known>>);
 
 impl Commits {
-    /// What was known when an op began.
-    fn before(&self, key: Key, op: OpRef<'_>) -> Option<Known> {
-        let began = op.partner().unwrap_or(op).row();
+    /// What was known at a row.
+    fn at(&self, key: Key, row: usize) -> Option<Known> {
         let known = self.0.get(&key)?;
-        known[..known.partition_point(|known| known.row < began)].last().copied()
+        known[..known.partition_point(|known| known.row < row)].last().copied()
     }
 
     /// Takes in what an op tells; gives what was known before, if that was more.
     fn learn(&mut self, key: Key, told: Told, op: OpRef<'_>) -> Option<Known> {
-        let before = self.before(key, op);
+        let before = self.at(key, began(op));
         let known = self.0.entry(key).or_default();
         let now = Known { row: op.row(), offset: told.offset };
         if before.is_some_and(|before| told.offset < before.offset) {
@@ -96,6 +102,11 @@ impl Commits {
         }
         None
     }
+}
+
+/// The row in which an op began.
+fn began(op: OpRef<'_>) -> usize {
+    op.partner().unwrap_or(op).row()
 }
 
 #[derive(Clone, Copy)]
@@ -129,72 +140,125 @@ struct Back<'h> {
     to: Option<Offset>,
 }
 
-/// A transaction of a member, and the row of the subscribe by which its process is one.
+/// A consumer of the group.
+struct Member {
+    /// The row of its subscribe.
+    joined: usize,
+    /// By key: the row of the op in which it last got it.
+    gained: IntMap<i64, usize>,
+    /// By key: the last commit of its own.
+    committed: IntMap<i64, Known>,
+}
+
+/// A transaction of a member, with the rows of what shows that it is one: its subscribe, and that it got the key.
 #[derive(Clone, Copy)]
 struct Reader {
     txn: TxnId,
     joined: usize,
+    gained: Option<usize>,
 }
 
-/// A record that members read twice, and what was known of the group's offset in between, if anything.
+/// A record that members read twice.
 #[derive(Clone, Copy)]
 struct Again {
     value: ValueId,
     first: Reader,
     then: Reader,
-    known: Option<Known>,
+    /// What was known of the group's offset when the second got the key, and what it last committed itself.
+    known: [Option<Known>; 2],
+    /// Whether that was more than the record's offset.
+    committed: Option<Known>,
+}
+
+/// All that is found while the history is gone through.
+struct Search<'i, 'h> {
+    index: &'i Index<'h>,
+    commits: Commits,
+    members: BTreeMap<Process, Member>,
+    /// By value: the member that read it last.
+    readers: IntMap<ValueId, Reader>,
+    backs: Found<Back<'h>>,
+    again: Found<Again>,
+    uncommitted: Found<Again>,
+}
+
+impl<'i, 'h> Search<'i, 'h> {
+    fn op(&mut self, op: OpRef<'h>) {
+        match op.f() {
+            F::Subscribe if op.kind() == Kind::Ok => {
+                let member =
+                    Member { joined: op.row(), gained: IntMap::default(), committed: IntMap::default() };
+                self.members.insert(op.process(), member);
+            }
+            F::Assign if op.kind() != Kind::Fail => {
+                self.members.remove(&op.process());
+            }
+            _ => {}
+        }
+        if let Some(member) = self.members.get_mut(&op.process()) {
+            for entry in op.rebalance().iter().filter(|entry| entry.kind == GAINED) {
+                member.gained.extend(entry.keys.iter().map(|key| (key.0, op.row())));
+            }
+        }
+        if matches!(op.f(), F::Poll | F::Txn) && op.kind() == Kind::Ok {
+            self.read(op);
+        }
+        if fate(op) == Kind::Ok {
+            self.learn(op);
+        }
+    }
+
+    fn read(&mut self, op: OpRef<'h>) {
+        let Some(member) = self.members.get(&op.process()) else { return };
+        let txn = self.index.txn_of(op).expect("a completion of sends and polls is a transaction");
+        for (value, offset) in records(self.index, txn) {
+            let key = self.index.key_of(value).key;
+            let gained = member.gained.get(&key.0).copied();
+            let then = Reader { txn, joined: member.joined, gained };
+            // What one op reads twice is another check's.
+            let Some(first) = self.readers.insert(value, then).filter(|first| first.txn != txn) else {
+                continue;
+            };
+            let got = self.index.history.op(gained.unwrap_or(member.joined));
+            let known = [self.commits.at(key, began(got)), member.committed.get(&key.0).copied()];
+            let committed = known.into_iter().flatten().find(|known| known.offset > Some(offset));
+            let found = if committed.is_some() { &mut self.again } else { &mut self.uncommitted };
+            found.add(0, Again { value, first, then, known, committed });
+        }
+    }
+
+    fn learn(&mut self, op: OpRef<'h>) {
+        for (key, told) in told(op) {
+            if told.by_commit
+                && let Some(member) = self.members.get_mut(&op.process())
+            {
+                member.committed.insert(key.0, Known { row: op.row(), offset: told.offset });
+            }
+            if let Some(Known { row, offset: Some(from) }) = self.commits.learn(key, told, op) {
+                let to = told.offset;
+                let badness = from.0.abs_diff(to.map_or(-1, |to| to.0));
+                self.backs.add(badness, Back { before: self.index.history.op(row), then: op, key, from, to });
+            }
+        }
+    }
 }
 
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
     if options.jepsen() || !has_group(index) {
         return Vec::new();
     }
-    let mut backs: Found<Back<'_>> = Found::new(options);
-    let (mut again, mut uncommitted) = (Found::new(options), Found::new(options));
-    let mut commits = Commits::default();
-    // The members, each with the row of its subscribe.
-    let mut members: BTreeMap<Process, usize> = BTreeMap::new();
-    // By value: the member that read it last.
-    let mut readers: IntMap<ValueId, Reader> = IntMap::default();
-    for op in index.history.ops().filter(|op| op.kind() != Kind::Invoke && op.process() != Process::Nemesis) {
-        match op.f() {
-            F::Subscribe if op.kind() == Kind::Ok => {
-                members.insert(op.process(), op.row());
-            }
-            F::Assign if op.kind() != Kind::Fail => {
-                members.remove(&op.process());
-            }
-            F::Poll | F::Txn if op.kind() == Kind::Ok => {
-                let joined = members.get(&op.process()).copied();
-                let txn = index.txn_of(op).expect("a completion of sends and polls is a transaction");
-                let then = joined.map(|joined| Reader { txn, joined });
-                for (then, (value, offset)) in then
-                    .into_iter()
-                    .flat_map(|then| records(index, txn).into_iter().map(move |record| (then, record)))
-                {
-                    // What one op reads twice is another check's.
-                    let Some(first) = readers.insert(value, then).filter(|first| first.txn != txn) else {
-                        continue;
-                    };
-                    let key = index.key_of(value).key;
-                    let known = commits.before(key, op);
-                    let is_committed = known.is_some_and(|known| known.offset > Some(offset));
-                    let found = if is_committed { &mut again } else { &mut uncommitted };
-                    found.add(0, Again { value, first, then, known });
-                }
-            }
-            _ => {}
-        }
-        if fate(op) == Kind::Ok {
-            for (key, told) in told(op) {
-                if let Some(Known { row, offset: Some(from) }) = commits.learn(key, told, op) {
-                    let to = told.offset;
-                    let badness = from.0.abs_diff(to.map_or(-1, |to| to.0));
-                    backs.add(badness, Back { before: index.history.op(row), then: op, key, from, to });
-                }
-            }
-        }
-    }
+    let mut search = Search {
+        index,
+        commits: Commits::default(),
+        members: BTreeMap::new(),
+        readers: IntMap::default(),
+        backs: Found::new(options),
+        again: Found::new(options),
+        uncommitted: Found::new(options),
+    };
+    let ended = |op: &OpRef<'_>| op.kind() != Kind::Invoke && op.process() != Process::Nemesis;
+    index.history.ops().filter(ended).for_each(|op| search.op(op));
+    let Search { backs, again, uncommitted, .. } = search;
     [
         backs.tell(&COMMITTED_OFFSET_REGRESSION, options, index, |back, mut proof| {
             proof.done(back.before);
@@ -214,10 +278,8 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
             );
             proof.example(Some(back.key), story)
         }),
-        again.tell(&REDELIVERY, options, index, |again, proof| tell(index, again, true, proof)),
-        uncommitted.tell(&REDELIVERY_UNCOMMITTED, options, index, |again, proof| {
-            tell(index, again, false, proof)
-        }),
+        again.tell(&REDELIVERY, options, index, |again, proof| tell(index, again, proof)),
+        uncommitted.tell(&REDELIVERY_UNCOMMITTED, options, index, |again, proof| tell(index, again, proof)),
     ]
     .into_iter()
     .flatten()
@@ -247,35 +309,29 @@ fn records(index: &Index<'_>, txn: TxnId) -> Vec<(ValueId, Offset)> {
     records
 }
 
-fn tell(
-    index: &Index<'_>,
-    again: Again,
-    is_committed: bool,
-    mut proof: crate::proof::Proof<'_, '_>,
-) -> crate::verdict::Example {
-    let Again { value, first, then, known } = again;
+fn tell(index: &Index<'_>, again: Again, mut proof: crate::proof::Proof<'_, '_>) -> crate::verdict::Example {
+    let Again { value, first, then, known, committed } = again;
     let key = index.key_of(value).key;
-    for reader in [first, then] {
-        proof.done(index.history.op(reader.joined));
-        proof.read_by(reader.txn, value);
-    }
+    let shown = [first, then].map(|reader| [Some(reader.joined), reader.gained]);
+    let rows = shown.into_iter().flatten().chain(known.map(|known| Some(known?.row)));
+    rows.flatten().for_each(|row| proof.done(index.history.op(row)));
+    [first, then].iter().for_each(|reader| proof.read_by(reader.txn, value));
     proof.sent(value);
-    let mut committed = ", but the group is not known to have committed past it".to_owned();
-    if let Some(Known { row, offset }) = known {
-        let op = index.history.op(row);
-        proof.done(op);
-        if let Some(offset) = offset.filter(|_| is_committed) {
+    let committed = match committed {
+        Some(Known { row, offset: Some(offset) }) => {
+            let op = index.history.op(row);
             let how =
                 if *op.f() == F::Committed { "been told that the group committed" } else { "committed" };
-            committed = format!(", and op {} had {how} offset {offset}", op.index());
+            format!("and op {} had {how} offset {offset}", op.index())
         }
-    }
+        _ => "but when the process got the key the group is not known to have committed past it".to_owned(),
+    };
     let who = |reader: Reader| {
         let op = index.txn_op(reader.txn);
         format!("op {} of process {}", op.index(), op.process())
     };
     let story = format!(
-        "{} was given key {key} {} again: {} of the same group had read it{committed}",
+        "{} was given key {key} {} again: {} of the same group had read it, {committed}",
         who(then),
         index.tell_placed(value),
         who(first),

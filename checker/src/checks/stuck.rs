@@ -234,16 +234,17 @@ fn consumers(
             }
             _ => {}
         }
+        // Whoever read a record: it can be read.
+        let txn = index.txn_of(op).filter(|_| op.kind() == Kind::Ok);
+        let has_read = txn.is_some_and(|txn| read(index, txn, &mut reached));
         let Some((_, reader)) = readers.held.get_mut(&op.process()) else { continue };
         let act = Some(Act { op, assigned: reader.assigned });
         reader.last = act;
-        if op.kind() == Kind::Ok {
-            if index.txn_of(op).is_some_and(|txn| read(index, txn, &mut reached)) {
-                reader.moved = act;
-            }
-            if *op.f() == F::Debug {
-                reader.told = act;
-            }
+        if has_read {
+            reader.moved = act;
+        }
+        if *op.f() == F::Debug && op.kind() == Kind::Ok {
+            reader.told = act;
         }
     }
     let mut found = Found::new(options);

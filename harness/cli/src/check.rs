@@ -11,7 +11,9 @@ use riprap_results::{Faults, Paint, json_text, summary};
 pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     crate::test::workload(&args.workload)?;
     if args.rw && args.guarantees == GuaranteesArg::Jepsen {
-        return Err(Failure::usage("--rw and --guarantees jepsen exclude each other: Jepsen has no such edges"));
+        return Err(Failure::usage(
+            "--rw and --guarantees jepsen exclude each other: Jepsen has no such edges",
+        ));
     }
     let loaded = read_history(&args.history).map_err(Failure::usage)?;
     if let Some(dropped) = &loaded.dropped {

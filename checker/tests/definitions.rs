@@ -235,11 +235,11 @@ impl Brute {
             let got = gained.next_back().unwrap_or(joined);
             let (group, _) = self.committed_before(got.begin);
             let before = self.ops.iter().filter(own).filter(since).filter(|other| other.end < op.end);
-            let commits = before.filter(|other| other.fate() == Kind::Ok).filter_map(|other| {
+            let mut commits = before.filter(|other| other.fate() == Kind::Ok).filter_map(|other| {
                 let own = other.op.extra.offsets.iter().find(|(other, _)| *other == key);
                 own.map(|(_, offset)| *offset)
             });
-            group.get(&key).copied().flatten() > Some(offset) || commits.last() > Some(offset)
+            group.get(&key).copied().flatten() > Some(offset) || commits.next_back() > Some(offset)
         };
         let mut records: BTreeMap<(Key, Value), Offset> = BTreeMap::new();
         for (key, offset, value) in op.reads() {

@@ -164,6 +164,11 @@ impl<'h> Index<'h> {
         self.key_ids.rank(key.0).expect("every key of the history was numbered")
     }
 
+    /// The key's place in [`Index::keys`], if a transaction names it.
+    pub(crate) fn find_key(&self, key: Key) -> Option<u32> {
+        self.key_ids.rank(key.0)
+    }
+
     /// The number of a value that is sent or read in this history.
     #[inline]
     pub(crate) fn value_id(&self, key: &KeyIndex, value: Value) -> ValueId {

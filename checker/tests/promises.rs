@@ -156,6 +156,42 @@ fn redelivery() {
     );
 }
 
+/// Where consumers subscribe a step is allowed, unless the consumer held the key from one read to the next.
+#[test]
+fn steps_in_a_group() {
+    let names = ["nonmonotonic-poll", "nonmonotonic-poll-held", "poll-skip", "poll-skip-held"];
+    let check = |history: &str, expect: &[(&str, u64)]| {
+        let history = format!("{SENT}98/p5:10=1,11=2,12=3 {history}");
+        check_with(&options(), &names, &history, expect);
+        let verdict = riprap_checker::check(&mini::parse(&history), &options());
+        let forbidden = expect.iter().any(|(name, _)| name.ends_with("-held"));
+        assert_eq!(verdict.valid == Valid::False, forbidden, "{history}: {:?}", verdict.why);
+    };
+    let (skip, held) = ([("poll-skip", 1)], [("poll-skip-held", 1)]);
+    check("u5 p~5 p5:10=1 p5:12=3", &held);
+    check("u5 p~5 p5:10=1,11=2 p5:11=2", &[("nonmonotonic-poll-held", 1)]);
+    check("u5 p~5 p5:10=1 p p s6=1 p5:12=3", &held);
+    // Nobody tells that it had the key, or it was given again: in between, or in one of the ops.
+    check("u5 p5:10=1 p5:12=3", &skip);
+    check("u5 p~6 p5:10=1 p5:12=3", &skip);
+    check("u5 p~5 p5:10=1 p~5 p5:12=3", &skip);
+    check("u5 p~5 p5:10=1 p5:12=3~5", &skip);
+    check("u5 p5:10=1~5 p5:12=3", &skip);
+    check("u5 p~5 p5:10=1 p~6 p5:12=3", &held);
+    // It subscribes anew, or goes from the group to keys of its own, and back.
+    check("u5 p~5 p5:10=1 u5 p5:12=3", &skip);
+    check("u5 p~5 p5:10=1 !u5 p5:12=3", &held);
+    check("u5 p~5 p5:10=1 a5 p5:12=3", &skip);
+    check("a5 p5:10=1 u5 p5:12=3", &skip);
+    // Beside those that subscribe others hold their keys by themselves.
+    check("1/u5 a5 p5:10=1 p5:12=3", &held);
+    check("1/u5 a5 p5:10=1 a5,6 p5:12=3", &held);
+    check("1/u5 a6 p5:10=1 p5:12=3", &skip);
+    // Where nobody subscribes, there is nothing to tell apart.
+    let assign = Options { via: Via::Assign, ..options() };
+    check_with(&assign, &names, &format!("{SENT}98/p5:10=1,11=2,12=3 a5 p5:10=1 p5:12=3"), &skip);
+}
+
 #[test]
 fn committed_offsets() {
     let names = ["committed-offset-regression"];

@@ -256,7 +256,7 @@ impl KafkaLog {
             let rebalance = std::mem::take(&mut *self.rebalance.lock().expect("no holder panics"));
             for event in &rebalance {
                 for key in &event.keys {
-                    if event.kind == "assigned" {
+                    if event.kind == Rebalance::ASSIGNED {
                         self.held.insert(*key, None);
                         self.given.insert(*key);
                     } else {

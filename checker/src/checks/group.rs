@@ -28,7 +28,7 @@ use crate::options::Options;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 use riprap_core::history::OpRef;
-use riprap_core::op::{F, Key, Kind, Offset, Process};
+use riprap_core::op::{F, Key, Kind, Offset, Process, Rebalance};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
@@ -64,9 +64,6 @@ const REDELIVERY_UNCOMMITTED: AnomalyInfo = AnomalyInfo {
     severity: Severity::Note,
     allowed: |_| true,
 };
-
-/// Of an entry of an op's `rebalance`: the process got the keys.
-const GAINED: &str = "assigned";
 
 /// What a group was known to have committed of a key from an op on; `None`: nothing.
 #[derive(Clone, Copy)]
@@ -196,7 +193,7 @@ impl<'i, 'h> Search<'i, 'h> {
             _ => {}
         }
         if let Some(member) = self.members.get_mut(&op.process()) {
-            for entry in op.rebalance().iter().filter(|entry| entry.kind == GAINED) {
+            for entry in op.rebalance().iter().filter(|entry| entry.kind == Rebalance::ASSIGNED) {
                 member.gained.extend(entry.keys.iter().map(|key| (key.0, op.row())));
             }
         }

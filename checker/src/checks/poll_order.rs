@@ -11,6 +11,12 @@
 //! key is compared with the first thing that its next op reads of it. A key that an `assign` or `subscribe` leaves out
 //! is forgotten, and all are by an assign that goes back to the beginning (Jepsen reports a nonmonotonic poll there).
 //! What a transaction read that was aborted is forgotten too: see `abort_position.rs`.
+//!
+//! A group may move a consumer whenever it shares out its keys anew, so where consumers subscribe a step between ops is
+//! allowed; but not one of a consumer that held the key all the while (*-held*): because it had assigned it by itself, or
+//! because its ops tell (`rebalance`) that the group gave it the key, and not that the group took it or gave it again.
+//! Where ops tell nothing of rebalances, any may have happened.
+//!
 //! Keys in the op's rebalance log are not judged within it. A value that has no place, or whose offset another value
 //! claims, says nothing about order.
 
@@ -21,13 +27,21 @@ use crate::parallel;
 use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
-use riprap_core::op::{F, Kind, Process};
+use riprap_core::history::OpRef;
+use riprap_core::op::{F, Kind, Process, Rebalance};
 
 /// The check.
 pub(crate) static INFO: CheckerInfo = CheckerInfo {
     name: "poll-order",
     doc: "a consumer reads each key in the log's order, leaving nothing out",
-    anomalies: &[INT_NONMONOTONIC_POLL, INT_POLL_SKIP, NONMONOTONIC_POLL, POLL_SKIP],
+    anomalies: &[
+        INT_NONMONOTONIC_POLL,
+        INT_POLL_SKIP,
+        NONMONOTONIC_POLL,
+        NONMONOTONIC_POLL_HELD,
+        POLL_SKIP,
+        POLL_SKIP_HELD,
+    ],
     run,
 };
 
@@ -55,12 +69,28 @@ const NONMONOTONIC_POLL: AnomalyInfo = AnomalyInfo {
     allowed: |options| options.via == Via::Subscribe,
 };
 
+const NONMONOTONIC_POLL_HELD: AnomalyInfo = AnomalyInfo {
+    name: "nonmonotonic-poll-held",
+    meaning: "a consumer's poll went back in a key that it had held all the while, though others subscribe",
+    source: "Kafka's documentation of consumer groups; jepsen.tests.kafka, nonmonotonic-poll",
+    severity: Severity::Order,
+    allowed: |_| false,
+};
+
 const POLL_SKIP: AnomalyInfo = AnomalyInfo {
     name: "poll-skip",
     meaning: "a consumer's poll left out what stands after what its last poll had read",
     source: "jepsen.tests.kafka, poll-skip",
     severity: Severity::Order,
     allowed: |options| options.via == Via::Subscribe,
+};
+
+const POLL_SKIP_HELD: AnomalyInfo = AnomalyInfo {
+    name: "poll-skip-held",
+    meaning: "a consumer's poll left records out of a key that it had held all the while, though others subscribe",
+    source: "Kafka's documentation of consumer groups; jepsen.tests.kafka, poll-skip",
+    severity: Severity::Order,
+    allowed: |_| false,
 };
 
 /// Two reads that do not follow each other: who read what before, who read what then.
@@ -70,6 +100,8 @@ struct Step {
     from: ValueId,
     then: TxnId,
     to: ValueId,
+    /// The row of the op that tells that the consumer held the key.
+    told: Option<u32>,
 }
 
 /// The steps that are too long, and those that go back.
@@ -107,15 +139,17 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
     for steps in parallel::pieces(index.txns.len(), |piece| within_ops(index, options, piece)) {
         within.append(steps);
     }
-    let between = between_ops(index, options);
+    let (moved, held) = between_ops(index, options);
     [
-        within.backs.tell(&INT_NONMONOTONIC_POLL, options, index, |step, proof| tell(index, step, proof)),
-        within.skips.tell(&INT_POLL_SKIP, options, index, |step, proof| tell(index, step, proof)),
-        between.backs.tell(&NONMONOTONIC_POLL, options, index, |step, proof| tell(index, step, proof)),
-        between.skips.tell(&POLL_SKIP, options, index, |step, proof| tell(index, step, proof)),
+        (&INT_NONMONOTONIC_POLL, within.backs),
+        (&INT_POLL_SKIP, within.skips),
+        (&NONMONOTONIC_POLL, moved.backs),
+        (&NONMONOTONIC_POLL_HELD, held.backs),
+        (&POLL_SKIP, moved.skips),
+        (&POLL_SKIP_HELD, held.skips),
     ]
     .into_iter()
-    .flatten()
+    .filter_map(|(info, steps)| steps.tell(info, options, index, |step, proof| tell(index, step, proof)))
     .collect()
 }
 
@@ -137,7 +171,7 @@ fn within_ops(index: &Index<'_>, options: &Options, piece: std::ops::Range<usize
             for value in values {
                 let to = index.value_id(key, *value);
                 if from != NONE {
-                    steps.judge(index, Step { before: txn, from, then: txn, to });
+                    steps.judge(index, Step { before: txn, from, then: txn, to, told: None });
                 }
                 from = to;
             }
@@ -147,10 +181,78 @@ fn within_ops(index: &Index<'_>, options: &Options, piece: std::ops::Range<usize
     steps
 }
 
-fn between_ops(index: &Index<'_>, options: &Options) -> Steps {
-    let mut steps = Steps::new(options);
-    // By process, and by key: the last op that read it, and the last value that it read.
-    let mut positions = IntMap::<u32, IntMap<u32, (TxnId, ValueId)>>::default();
+/// Where a process stands in a key.
+#[derive(Clone, Copy)]
+struct Position {
+    /// The last op that read it, and the last value that it read.
+    txn: TxnId,
+    value: ValueId,
+    /// Whether the process has certainly held the key since.
+    is_held: bool,
+    /// The row that tells so: an assign, or an op whose `rebalance` gave the key.
+    told: u32,
+}
+
+/// A consumer between its ops.
+#[derive(Default)]
+struct Consumer {
+    positions: IntMap<u32, Position>,
+    /// The row of the assign by which it holds keys, if it does not subscribe, and these keys.
+    assigned: Option<(u32, IntMap<i64, ()>)>,
+    /// By key: the row of the op in which its group gave it the key.
+    given: IntMap<i64, u32>,
+}
+
+impl Consumer {
+    /// The row that tells that it holds a key, if any does.
+    fn holds(&self, key: i64) -> Option<u32> {
+        match &self.assigned {
+            Some((row, keys)) => keys.contains_key(&key).then_some(*row),
+            None => self.given.get(&key).copied(),
+        }
+    }
+
+    /// It takes other keys: those that it leaves out are forgotten.
+    fn take(&mut self, index: &Index<'_>, op: OpRef<'_>, group: bool) {
+        let from_beginning = |op: OpRef<'_>| op.extra().is_some_and(|extra| extra.from_beginning);
+        if from_beginning(op) || op.partner().is_some_and(from_beginning) {
+            self.positions.clear();
+        } else {
+            let mut keys = op.keys().to_vec();
+            keys.sort_unstable();
+            self.positions.retain(|key, _| keys.binary_search(&index.keys[*key as usize].key).is_ok());
+        }
+        let by_itself = *op.f() == F::Assign && op.kind() == Kind::Ok;
+        if group && !(by_itself && self.assigned.is_some()) {
+            self.positions.values_mut().for_each(|position| position.is_held = false);
+        }
+        self.assigned = (group && by_itself)
+            .then(|| (op.row() as u32, op.keys().iter().map(|key| (key.0, ())).collect()));
+        self.given.clear();
+    }
+
+    /// The group gave or took keys during an op.
+    fn rebalance(&mut self, index: &Index<'_>, op: OpRef<'_>) {
+        for entry in op.rebalance() {
+            for key in &entry.keys {
+                if entry.kind == Rebalance::ASSIGNED {
+                    self.given.insert(key.0, op.row() as u32);
+                } else {
+                    self.given.remove(&key.0);
+                }
+                if let Some(position) = index.find_key(*key).and_then(|key| self.positions.get_mut(&key)) {
+                    position.is_held = false;
+                }
+            }
+        }
+    }
+}
+
+/// The steps from op to op: those of consumers that may have been moved, and, where some subscribe, of those that were not.
+fn between_ops(index: &Index<'_>, options: &Options) -> (Steps, Steps) {
+    let (mut moved, mut held) = (Steps::new(options), Steps::new(options));
+    let group = options.via == Via::Subscribe && !options.jepsen();
+    let mut consumers = IntMap::<u32, Consumer>::default();
     let mut txns = index.completions();
     let mut ends = Vec::new();
     for op in index.history.ops() {
@@ -158,53 +260,61 @@ fn between_ops(index: &Index<'_>, options: &Options) -> Steps {
         if op.kind() == Kind::Invoke {
             continue;
         }
-        match op.f() {
-            F::Assign | F::Subscribe if op.kind() != Kind::Fail => {
-                let Some(position) = positions.get_mut(&process) else { continue };
-                if op.extra().is_some_and(|extra| extra.from_beginning)
-                    || op.partner().and_then(|op| op.extra()).is_some_and(|extra| extra.from_beginning)
-                {
-                    position.clear();
-                    continue;
-                }
-                let mut keys = op.keys().to_vec();
-                keys.sort_unstable();
-                position.retain(|key, _| keys.binary_search(&index.keys[*key as usize].key).is_ok());
+        let is_txn = matches!(op.f(), F::Send | F::Poll | F::Txn);
+        let txn = is_txn.then(|| txns.next().expect("every completion of a transaction is one"));
+        if group && !op.rebalance().is_empty() {
+            consumers.entry(process).or_default().rebalance(index, op);
+        }
+        if op.f().has_keys() && op.kind() != Kind::Fail {
+            // What a consumer holds matters only in a group; otherwise only who has read has a position.
+            if group || consumers.contains_key(&process) {
+                consumers.entry(process).or_default().take(index, op, group);
             }
-            F::Send | F::Poll | F::Txn => {
-                let txn = txns.next().expect("every completion of a transaction is one");
-                let ok = op.kind() == Kind::Ok;
-                index.ends_of_reads(txn, &mut ends);
-                if ends.is_empty() {
-                    continue;
-                }
-                let position = positions.entry(process).or_default();
-                let aborted = !options.jepsen() && op.was_aborted();
-                for (id, first, last) in &ends {
-                    if let Some((before, from)) = position.get(id).copied() {
-                        steps.judge(index, Step { before, from, then: txn, to: *first });
-                    }
-                    if ok {
-                        position.insert(*id, (txn, *last));
-                    } else if aborted {
-                        position.remove(id);
-                    }
-                }
+            continue;
+        }
+        let Some(txn) = txn else { continue };
+        index.ends_of_reads(txn, &mut ends);
+        if ends.is_empty() {
+            continue;
+        }
+        let consumer = consumers.entry(process).or_default();
+        let aborted = !options.jepsen() && op.was_aborted();
+        for (id, first, last) in &ends {
+            if let Some(Position { txn: before, value: from, is_held, told }) =
+                consumer.positions.get(id).copied()
+            {
+                let steps = if group && is_held { &mut held } else { &mut moved };
+                steps.judge(
+                    index,
+                    Step { before, from, then: txn, to: *first, told: is_held.then_some(told) },
+                );
             }
-            _ => {}
+            if op.kind() == Kind::Ok {
+                let key = index.keys[*id as usize].key;
+                let told = if group { consumer.holds(key.0) } else { None };
+                let is_rebalanced = || op.rebalance().iter().any(|entry| entry.keys.contains(&key));
+                let is_held = told.is_some() && !is_rebalanced();
+                let position = Position { txn, value: *last, is_held, told: told.unwrap_or(NONE) };
+                consumer.positions.insert(*id, position);
+            } else if aborted {
+                consumer.positions.remove(id);
+            }
         }
     }
-    steps
+    (moved, held)
 }
 
 fn tell(index: &Index<'_>, step: Step, mut proof: Proof<'_, '_>) -> crate::verdict::Example {
-    let Step { before, from, then, to } = step;
+    let Step { before, from, then, to, told } = step;
     let key = index.key_of(from).key;
     let (at, place) = (index.place[from as usize], index.place[to as usize]);
     proof.placed(from, at);
     proof.placed(to, place);
     proof.read_by(before, from);
     proof.read_by(then, to);
+    if let Some(told) = told {
+        proof.done(index.history.op(told as usize));
+    }
     let then_op = index.op_index(then);
     let process = index.txn_op(then).process();
     let first = if before == then {

@@ -239,10 +239,15 @@ pub struct OpError {
 /// A change of what a consumer of a group owns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rebalance {
-    /// `assigned`, `revoked` or `lost`.
+    /// [`Rebalance::ASSIGNED`], `revoked` or `lost`.
     pub kind: String,
     /// The keys given or taken.
     pub keys: Vec<Key>,
+}
+
+impl Rebalance {
+    /// The consumer got the keys.
+    pub const ASSIGNED: &str = "assigned";
 }
 
 /// Which transaction an op was, and how it ended.

@@ -73,7 +73,7 @@ impl ConsumerContext for Rebalances {
 
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &RdRebalance<'_>) {
         let (kind, list) = match rebalance {
-            RdRebalance::Assign(list) => ("assigned", list),
+            RdRebalance::Assign(list) => (Rebalance::ASSIGNED, list),
             RdRebalance::Revoke(list) if consumer.assignment_lost() => ("lost", list),
             RdRebalance::Revoke(list) => ("revoked", list),
             RdRebalance::Error(_) => return,

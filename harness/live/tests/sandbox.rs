@@ -74,10 +74,14 @@ impl Run {
             command.uid(user).gid(user);
         }
         // What cargo left open for us (its jobserver) is not to be counted as left open by the sandbox.
-        // SAFETY: between fork and exec the closure makes one system call, which touches no memory.
+        // And whoever started the tests may have told them to ignore what ends a program (nohup); the sandbox heeds that.
+        // SAFETY: between fork and exec the closure makes system calls alone, which touch no memory.
         unsafe {
             command.pre_exec(|| {
                 libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+                for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
                 Ok(())
             });
         }

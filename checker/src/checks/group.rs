@@ -13,9 +13,8 @@
 //! group has given up on, but which has not heard of it yet, reads on, and only its commits are refused. When a member got
 //! a key its ops tell in `rebalance`; where they do not, it may have been at any time since it subscribed.
 //!
-//! A committed offset goes back if the group commits less,
-//! or is told less (`committed`), than was known before the op began. The commits of two ops that overlap come in an
-//! order that nobody knows, and then the lower one counts.
+//! A committed offset goes back if the group commits less, or is told less (`committed`), than was known before the op
+//! began. The commits of two ops that overlap come in an order that nobody knows, and then the lower one counts.
 //!
 //! There is one group. A consumer is a member from its `subscribe` on until it assigns keys by itself; what it reads then
 //! is its own affair. Offsets are those that an `ok` op tells in `offsets`, or `committed` in its value; one that was

@@ -16,11 +16,13 @@
 //! Source: KIP-98, "Message Format"; Kafka's documentation, "Record Batch".
 
 mod builder;
+mod control;
 mod record;
 #[cfg(test)]
 mod tests;
 
 pub use builder::BatchBuilder;
+pub use control::{EndTxnMarker, TxnResult};
 pub use record::{Headers, Record, Records};
 
 use bytes::{Buf, Bytes};

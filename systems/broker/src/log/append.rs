@@ -5,14 +5,18 @@ use super::{AppendError, Appended, LogError, PartitionLog};
 use bytes::Bytes;
 use riprap_env::Disk;
 use riprap_protocol::records::{
-    BatchHeader, RecordBatch, TimestampType, set_log_append_time, set_offset_and_epoch, split_batches,
+    BatchHeader, EndTxnMarker, RecordBatch, TimestampType, set_log_append_time, set_offset_and_epoch,
+    split_batches,
 };
+
+/// A batch as a log takes it in: its header, and the marker that it is.
+type Parsed = (BatchHeader, Option<EndTxnMarker>);
 
 impl PartitionLog {
     /// Appends batches that a producer sent: gives them the next offsets and the leader's epoch.
     ///
-    /// Neither duplicates nor control batches are refused: see [`check_producer`](PartitionLog::check_producer) and
-    /// [`BatchHeader::is_control`].
+    /// Neither duplicates nor control batches are refused: see [`check_producer`](PartitionLog::check_producer),
+    /// [`check_marker`](PartitionLog::check_marker) and [`BatchHeader::is_control`].
     pub fn append_as_leader(
         &mut self,
         disk: &mut dyn Disk,
@@ -21,7 +25,7 @@ impl PartitionLog {
         now_ms: i64,
     ) -> Result<Appended, AppendError> {
         let mut bytes = Vec::with_capacity(batches.len());
-        let mut headers: Vec<BatchHeader> = Vec::new();
+        let mut headers: Vec<Parsed> = Vec::new();
         let mut next_offset = self.log_end_offset;
         for batch in split_batches(batches) {
             let batch = batch?;
@@ -35,7 +39,7 @@ impl PartitionLog {
             }
             let header = BatchHeader::parse(placed)?;
             next_offset = header.next_offset();
-            headers.push(header);
+            headers.push((header, EndTxnMarker::of(&batch)));
         }
         let log_append_time_ms = match self.config.timestamp_type {
             TimestampType::CreateTime => None,
@@ -56,6 +60,11 @@ impl PartitionLog {
         if batch.header().has_producer() && !in_sequence {
             return Err(AppendError::Sequence { producer_id, producer_epoch, base_sequence });
         }
+        let is_marker = EndTxnMarker::of(batch).is_some();
+        let is_misplaced = batch.header().is_transactional() && !batch.header().has_producer();
+        if is_misplaced || batch.header().is_control() != is_marker {
+            return Err(AppendError::Transaction { producer_id });
+        }
         Ok(())
     }
 
@@ -67,7 +76,8 @@ impl PartitionLog {
     ) -> Result<Appended, AppendError> {
         let mut headers = Vec::new();
         for batch in split_batches(batches.clone()) {
-            headers.push(*batch?.header());
+            let batch = batch?;
+            headers.push((*batch.header(), EndTxnMarker::of(&batch)));
         }
         self.append(disk, &batches, &headers)
     }
@@ -76,19 +86,19 @@ impl PartitionLog {
         &mut self,
         disk: &mut dyn Disk,
         bytes: &[u8],
-        headers: &[BatchHeader],
+        headers: &[Parsed],
     ) -> Result<Appended, AppendError> {
-        let (Some(first), Some(last)) = (headers.first(), headers.last()) else {
+        let (Some((first, _)), Some((last, _))) = (headers.first(), headers.last()) else {
             return Err(AppendError::Empty);
         };
         let (mut next_offset, mut last_epoch) = (self.log_end_offset, self.epochs.last());
-        for header in headers {
+        for (header, _) in headers {
             self.check_next(header, next_offset, last_epoch).map_err(AppendError::Discontinuous)?;
             (next_offset, last_epoch) = (header.next_offset(), Some(header.leader_epoch));
         }
         self.write(disk, bytes)?;
-        for header in headers {
-            self.take_in(header);
+        for (header, marker) in headers {
+            self.take_in(header, *marker);
         }
         Ok(Appended {
             first_offset: first.base_offset,

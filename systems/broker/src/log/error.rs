@@ -88,6 +88,14 @@ pub enum AppendError {
         /// As the batch says.
         base_sequence: i32,
     },
+    /// A transactional batch without a producer, or a control batch that is no marker.
+    #[error(
+        "transactional or control batch of producer {producer_id} that is neither a producer's nor a marker"
+    )]
+    Transaction {
+        /// As the batch says.
+        producer_id: i64,
+    },
     /// A batch does not continue the log: its offset or leader epoch is another.
     #[error("failed to continue the log: {0}")]
     Discontinuous(Corruption),

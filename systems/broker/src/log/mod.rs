@@ -1,4 +1,5 @@
-//! The log of one partition, and the state that is derived from it: leader epochs and producers.
+//! The log of one partition, and the state that is derived from it: leader epochs, producers and their
+//! transactions.
 //!
 //! ```text
 //! DIR/00000000000000000000.log    segments, named by the first offset in them
@@ -25,17 +26,20 @@ mod error;
 mod producers;
 mod read;
 mod segment;
+mod transactions;
 mod truncate;
 
 pub use epochs::EpochEnd;
 pub use error::{AppendError, Corruption, LogError, ReadError};
-pub use producers::ProducerCheck;
+pub use producers::{MarkerCheck, ProducerCheck};
+pub use transactions::AbortedTransaction;
 
 use epochs::LeaderEpochs;
 use producers::Producers;
 use riprap_env::{Disk, DiskError, sync_dir_and_parents};
-use riprap_protocol::records::{BatchHeader, TimestampType};
+use riprap_protocol::records::{BatchHeader, EndTxnMarker, TimestampType};
 use segment::{Scan, Segment};
+use transactions::Transactions;
 
 /// How a log is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,6 +132,7 @@ pub struct PartitionLog {
     segments: Vec<Segment>,
     epochs: LeaderEpochs,
     producers: Producers,
+    transactions: Transactions,
     log_end_offset: i64,
     durable_end_offset: i64,
     /// The last segment's name is not durable yet.
@@ -153,6 +158,7 @@ impl PartitionLog {
             segments: Vec::new(),
             epochs: LeaderEpochs::default(),
             producers: Producers::default(),
+            transactions: Transactions::default(),
             log_end_offset: 0,
             durable_end_offset: 0,
             name_is_new: true,
@@ -212,15 +218,15 @@ impl PartitionLog {
         let mut scan: Scan = self.last().scan(size_bytes);
         loop {
             let position = scan.position;
-            let header = match scan.next(disk)? {
+            let batch = match scan.next(disk)? {
                 None => return Ok(None),
                 Some(Err(why)) => return Ok(Some((position, why.into()))),
-                Some(Ok(batch)) => *batch.header(),
+                Some(Ok(batch)) => batch,
             };
-            if let Err(why) = self.check_next(&header, self.log_end_offset, self.epochs.last()) {
+            if let Err(why) = self.check_next(batch.header(), self.log_end_offset, self.epochs.last()) {
                 return Ok(Some((position, why)));
             }
-            self.take_in(&header);
+            self.take_in(batch.header(), EndTxnMarker::of(&batch));
             *batches += 1;
         }
     }
@@ -278,6 +284,11 @@ impl PartitionLog {
         self.producers.check(batch)
     }
 
+    /// What a marker that a coordinator wants written would be to its producer's state: ask before appending it.
+    pub fn check_marker(&self, producer_id: i64, producer_epoch: i16, coordinator_epoch: i32) -> MarkerCheck {
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+    }
+
     /// Whether a batch may come at `next_offset`, after a batch of leader epoch `last_epoch`.
     fn check_next(
         &self,
@@ -298,11 +309,11 @@ impl PartitionLog {
     }
 
     /// Takes a batch that is in the last segment's file into all that is derived from it.
-    fn take_in(&mut self, header: &BatchHeader) {
+    fn take_in(&mut self, header: &BatchHeader, marker: Option<EndTxnMarker>) {
         let interval = self.config.index_interval_bytes;
         self.last_mut().append(header, interval);
         self.epochs.append(header.leader_epoch, header.base_offset);
-        self.producers.append(header);
+        self.take_in_producer(header, marker);
         self.log_end_offset = header.next_offset();
     }
 

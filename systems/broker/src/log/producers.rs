@@ -4,13 +4,19 @@
 //! Per producer id: its epoch and its last five batches, which is as many as a producer may have in flight. All of it
 //! is derived from the log's batches: leaders and followers know the same, and a truncation takes it back.
 //!
+//! Of a transactional producer it knows also where its open transaction began, and the epoch of the coordinator that
+//! ended one last. A marker ends the transaction even if it brings a new epoch: the coordinator raises the epoch to
+//! fence a producer, and aborts under the new one. A marker of the same epoch may come twice, for a coordinator that
+//! did not hear of the first sends it again (KAFKA-19999 is about a broker that refused it).
+//!
 //! What it cannot see: a producer whose batches are all gone from the log, or that was forgotten for
 //! [`PRODUCERS_MAX`]; it has to begin anew under another id or epoch, for nobody can tell what of it is stored.
 //!
-//! Source: KIP-98, "Idempotent Producer Guarantees"; ProducerAppendInfo#checkSequence, ProducerStateEntry.
+//! Source: KIP-98, "Idempotent Producer Guarantees" and "Transactional Guarantees"; ProducerAppendInfo#checkSequence
+//! and #appendEndTxnMarker, ProducerStateEntry.
 
-use riprap_protocol::records::{BatchHeader, add_sequence};
-use std::collections::{BTreeMap, VecDeque};
+use riprap_protocol::records::{BatchHeader, EndTxnMarker, add_sequence};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many batches of a producer are remembered: no more may be in flight (`max.in.flight.requests.per.connection`
 /// is at most 5 with idempotence), so no older one is retried. Source: ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
@@ -48,6 +54,25 @@ pub enum ProducerCheck {
         /// The batch's.
         got: i16,
     },
+    /// A plain batch of a producer whose transaction is open here: it would be aborted with it, or come before it ends.
+    NotTransactional,
+}
+
+/// What a marker is to the producer's state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MarkerCheck {
+    /// To be appended.
+    Right,
+    /// A later incarnation of the producer has appended, so that its transaction is over.
+    InvalidEpoch {
+        /// The epoch of that incarnation.
+        current: i16,
+    },
+    /// A later coordinator has ended a transaction of the producer.
+    CoordinatorFenced {
+        /// The epoch of that coordinator.
+        current: i32,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,20 +87,49 @@ struct SeenBatch {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Producer {
     epoch: i16,
-    /// Never empty, oldest first, all of `epoch`.
+    /// Oldest first, all of `epoch`; none if a marker brought it.
     batches: VecDeque<SeenBatch>,
+    /// Of its last batch or marker.
+    last_offset: i64,
+    /// Where its open transaction began.
+    open_since: Option<i64>,
+    /// Of the coordinator that ended a transaction last; none if none did.
+    coordinator_epoch: Option<i32>,
 }
 
 impl Producer {
-    fn last(&self) -> &SeenBatch {
-        self.batches.back().expect("a producer is known by a batch")
+    fn new(epoch: i16) -> Producer {
+        Producer {
+            epoch,
+            batches: VecDeque::new(),
+            last_offset: 0,
+            open_since: None,
+            coordinator_epoch: None,
+        }
     }
+
+    fn reach_epoch(&mut self, epoch: i16) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.batches.clear();
+        }
+    }
+}
+
+/// A transaction that ended in a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ended {
+    pub(super) producer_id: i64,
+    pub(super) first_offset: i64,
+    pub(super) marker_offset: i64,
 }
 
 /// The idempotent producers of a log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Producers {
     by_id: BTreeMap<i64, Producer>,
+    /// Where each open transaction began: a batch has one producer.
+    open: BTreeSet<i64>,
 }
 
 impl Producers {
@@ -91,35 +145,62 @@ impl Producers {
         if batch.producer_epoch < producer.epoch {
             return ProducerCheck::InvalidEpoch { current: producer.epoch, got: batch.producer_epoch };
         }
-        if batch.producer_epoch > producer.epoch {
-            return if got == 0 {
-                ProducerCheck::New
-            } else {
-                ProducerCheck::OutOfOrder { expected: 0, got }
-            };
-        }
         let range = (got, batch.last_sequence());
-        if let Some(seen) = producer.batches.iter().find(|b| (b.first_sequence, b.last_sequence) == range) {
+        let mut of_epoch = producer.batches.iter().filter(|_| batch.producer_epoch == producer.epoch);
+        if let Some(seen) = of_epoch.find(|b| (b.first_sequence, b.last_sequence) == range) {
             let SeenBatch { first_offset, last_offset, max_timestamp, .. } = *seen;
             return ProducerCheck::Duplicate { first_offset, last_offset, max_timestamp };
         }
-        let expected = add_sequence(producer.last().last_sequence, 1);
-        if got == expected { ProducerCheck::New } else { ProducerCheck::OutOfOrder { expected, got } }
+        // A new epoch begins at 0, and so does one that a marker brought.
+        let last = producer.batches.back().filter(|_| batch.producer_epoch == producer.epoch);
+        let expected = last.map_or(0, |last| add_sequence(last.last_sequence, 1));
+        if got != expected {
+            ProducerCheck::OutOfOrder { expected, got }
+        } else if producer.open_since.is_some() && !batch.is_transactional() {
+            ProducerCheck::NotTransactional
+        } else {
+            ProducerCheck::New
+        }
     }
 
-    /// Takes in a batch of the log.
+    /// What a marker that a coordinator has written would be.
+    pub(super) fn check_marker(
+        &self,
+        producer_id: i64,
+        producer_epoch: i16,
+        coordinator_epoch: i32,
+    ) -> MarkerCheck {
+        let Some(producer) = self.by_id.get(&producer_id) else { return MarkerCheck::Right };
+        if producer_epoch < producer.epoch {
+            return MarkerCheck::InvalidEpoch { current: producer.epoch };
+        }
+        match producer.coordinator_epoch {
+            Some(current) if coordinator_epoch < current => MarkerCheck::CoordinatorFenced { current },
+            _ => MarkerCheck::Right,
+        }
+    }
+
+    /// Where the open transaction of a producer's incarnation began.
+    pub(super) fn open_since(&self, producer_id: i64, producer_epoch: i16) -> Option<i64> {
+        self.by_id
+            .get(&producer_id)
+            .filter(|producer| producer.epoch == producer_epoch)
+            .and_then(|producer| producer.open_since)
+    }
+
+    /// Where the first of all open transactions began.
+    pub(super) fn first_open(&self) -> Option<i64> {
+        self.open.first().copied()
+    }
+
+    /// Takes in a batch of the log that is no marker.
     pub(super) fn append(&mut self, batch: &BatchHeader) {
         if !is_idempotent(batch) {
             return;
         }
-        let producer = self
-            .by_id
-            .entry(batch.producer_id)
-            .or_insert_with(|| Producer { epoch: batch.producer_epoch, batches: VecDeque::new() });
-        if producer.epoch != batch.producer_epoch {
-            producer.epoch = batch.producer_epoch;
-            producer.batches.clear();
-        }
+        let producer =
+            self.by_id.entry(batch.producer_id).or_insert_with(|| Producer::new(batch.producer_epoch));
+        producer.reach_epoch(batch.producer_epoch);
         if producer.batches.len() == BATCHES_PER_PRODUCER {
             producer.batches.pop_front();
         }
@@ -130,9 +211,39 @@ impl Producers {
             last_offset: batch.last_offset(),
             max_timestamp: batch.max_timestamp,
         });
-        if self.by_id.len() > PRODUCERS_MAX {
-            let oldest = self.by_id.iter().min_by_key(|(_, producer)| producer.last().last_offset);
-            let oldest = *oldest.expect("there are more than none").0;
+        producer.last_offset = batch.last_offset();
+        if batch.is_transactional() && producer.open_since.is_none() {
+            producer.open_since = Some(batch.base_offset);
+            self.open.insert(batch.base_offset);
+        }
+        self.forget_oldest();
+    }
+
+    /// Takes in a marker of the log. Returns the transaction that it ended; none if the producer had appended nothing
+    /// in it.
+    pub(super) fn end_transaction(&mut self, batch: &BatchHeader, marker: EndTxnMarker) -> Option<Ended> {
+        let BatchHeader { producer_id, producer_epoch, base_offset: marker_offset, .. } = *batch;
+        let producer = self.by_id.entry(producer_id).or_insert_with(|| Producer::new(producer_epoch));
+        producer.reach_epoch(producer_epoch);
+        producer.last_offset = marker_offset;
+        producer.coordinator_epoch = Some(marker.coordinator_epoch);
+        let first_offset = producer.open_since.take();
+        if let Some(first_offset) = first_offset {
+            self.open.remove(&first_offset);
+        }
+        self.forget_oldest();
+        first_offset.map(|first_offset| Ended { producer_id, first_offset, marker_offset })
+    }
+
+    /// Keeps the limit. Whose transaction is open is never forgotten: a marker would find nothing to end, and the last
+    /// stable offset would pass what may be aborted. The coordinators limit how many of those there are.
+    fn forget_oldest(&mut self) {
+        if self.by_id.len() <= PRODUCERS_MAX {
+            return;
+        }
+        let idle = self.by_id.iter().filter(|(_, producer)| producer.open_since.is_none());
+        let oldest = idle.min_by_key(|(_, producer)| producer.last_offset).map(|(id, _)| *id);
+        if let Some(oldest) = oldest {
             self.by_id.remove(&oldest);
         }
     }

@@ -3,6 +3,7 @@
 use super::epochs::LeaderEpochs;
 use super::producers::Producers;
 use super::segment::{Place, Segment};
+use super::transactions::Transactions;
 use super::{LogError, PartitionLog};
 use riprap_env::Disk;
 
@@ -30,6 +31,7 @@ impl PartitionLog {
         let base_offset = self.last().base_offset;
         self.epochs.truncate(base_offset);
         self.producers = self.last().producers_before.clone();
+        self.transactions.truncate(base_offset);
         self.log_end_offset = base_offset;
         self.last_mut().forget_batches();
         let broken = self.scan_last(disk, position, &mut 0)?;
@@ -52,6 +54,7 @@ impl PartitionLog {
         self.remove_segments_from(disk, 0)?;
         self.epochs = LeaderEpochs::default();
         self.producers = Producers::default();
+        self.transactions = Transactions::default();
         self.log_end_offset = offset;
         self.segments.push(Segment::open(disk, &self.dir, offset, &self.producers)?);
         self.name_is_new = true;

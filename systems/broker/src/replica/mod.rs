@@ -63,6 +63,11 @@ impl Replica {
         if self.fsync { self.log.durable_end_offset() } else { self.log.log_end_offset() }
     }
 
+    /// All below is committed, and belongs to no transaction that may still be aborted.
+    pub(crate) fn last_stable_offset(&self) -> i64 {
+        self.log.last_stable_offset(self.high_watermark)
+    }
+
     /// Whether what is appended has to be synced before it counts.
     pub(crate) fn syncs(&self) -> bool {
         self.fsync
@@ -155,6 +160,7 @@ impl Replica {
         let advances = committed > self.high_watermark;
         if advances {
             self.high_watermark = committed;
+            self.log.note_high_watermark(committed);
         }
         advances
     }
@@ -164,6 +170,7 @@ impl Replica {
     /// A new leader may know less than was known here: what is committed stays so.
     pub(crate) fn hear_high_watermark(&mut self, leaders: i64) {
         self.high_watermark = self.high_watermark.max(leaders.min(self.log.log_end_offset()));
+        self.log.note_high_watermark(self.high_watermark);
     }
 
     /// Where a log that ends at `offset`, with a last batch of `epoch`, parts from this one; none if it does not.

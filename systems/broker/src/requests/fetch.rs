@@ -14,8 +14,8 @@ use bytes::Bytes;
 use riprap_env::LogLevel;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
-    FetchRequest, FetchRequestPartition, FetchResponse, FetchResponseCurrentLeader,
-    FetchResponseDivergingEpoch, FetchResponsePartition, FetchResponseTopic,
+    FetchRequest, FetchRequestPartition, FetchResponse, FetchResponseAbortedTransaction,
+    FetchResponseCurrentLeader, FetchResponseDivergingEpoch, FetchResponsePartition, FetchResponseTopic,
 };
 use riprap_protocol::records::BatchHeader;
 use std::collections::BTreeSet;
@@ -29,6 +29,9 @@ const MAX_WAIT_MS: i32 = 60_000;
 /// How far below the end a fetch has to start to be a laggard's. Units: offsets.
 const LAGGARD_OFFSETS: i64 = 20;
 
+/// The isolation level of who wants no record of a transaction before it is committed. Source: KIP-98.
+pub(crate) const READ_COMMITTED: i8 = 1;
+
 /// A fetch that waits.
 #[derive(Debug)]
 pub(crate) struct WaitingFetch {
@@ -38,10 +41,19 @@ pub(crate) struct WaitingFetch {
     partitions: BTreeSet<PartitionKey>,
 }
 
+/// What a consumer is given of transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Isolation {
+    /// All records, whatever becomes of them.
+    ReadUncommitted,
+    /// Those up to the last stable offset, with a list of the transactions to leave out.
+    ReadCommitted,
+}
+
 /// Who fetches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fetcher {
-    Consumer,
+    Consumer(Isolation),
     Follower(BrokerId, Incarnation),
 }
 
@@ -52,8 +64,10 @@ fn fetcher_of(request: &FetchRequest) -> Fetcher {
     } else if request.replica_id >= 0 {
         // A version without the follower's epoch: it counts for no life of it.
         Fetcher::Follower(BrokerId(request.replica_id), Incarnation(-1))
+    } else if request.isolation_level == READ_COMMITTED {
+        Fetcher::Consumer(Isolation::ReadCommitted)
     } else {
-        Fetcher::Consumer
+        Fetcher::Consumer(Isolation::ReadUncommitted)
     }
 }
 
@@ -70,7 +84,7 @@ impl Running {
             return;
         }
         let fetcher = fetcher_of(&request);
-        if fetcher == Fetcher::Consumer && !self.is_registered() {
+        if matches!(fetcher, Fetcher::Consumer(_)) && !self.is_registered() {
             self.drop_connection(to.conn, &"fetch before this broker is registered", cx);
             return;
         }
@@ -197,12 +211,13 @@ impl Running {
         let replica = self.leads(key, partition.current_leader_epoch)?;
         let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let below_offset = match who {
-            Fetcher::Consumer => replica.high_watermark,
+            Fetcher::Consumer(Isolation::ReadUncommitted) => replica.high_watermark,
+            Fetcher::Consumer(Isolation::ReadCommitted) => replica.last_stable_offset(),
             Fetcher::Follower(id, _) if leader.is_follower(id) => replica.log.log_end_offset(),
             Fetcher::Follower(..) => return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         };
         // A leader that was replaced and has not heard may lack what its successor let consumers read.
-        let may_be_replaced = who == Fetcher::Consumer && !self.membership.is_in_touch(now_ns);
+        let may_be_replaced = matches!(who, Fetcher::Consumer(_)) && !self.membership.is_in_touch(now_ns);
         if partition.last_fetched_epoch >= 0
             && let Some(parts) = replica.diverges(partition.fetch_offset, partition.last_fetched_epoch)
         {
@@ -276,6 +291,10 @@ impl Running {
                             Ok(records) => {
                                 total += records.len();
                                 left = left.saturating_sub(records.len());
+                                if who == Fetcher::Consumer(Isolation::ReadCommitted) {
+                                    answer.aborted_transactions =
+                                        Some(self.aborted_in(key, partition.fetch_offset, &records));
+                                }
                                 answer.records = Some(self.filter_records(key, who, partition, records));
                                 self.describe(key, parts, &mut answer);
                             }
@@ -332,6 +351,28 @@ impl Running {
         }
     }
 
+    /// The transactions whose records among these a consumer is to leave out.
+    fn aborted_in(
+        &self,
+        key: PartitionKey,
+        from_offset: i64,
+        records: &Bytes,
+    ) -> Vec<FetchResponseAbortedTransaction> {
+        let Some(replica) = self.replicas.get(key) else { return Vec::new() };
+        let mut end_offset = from_offset;
+        let mut rest = &records[..];
+        while let Ok(header) = BatchHeader::parse(rest) {
+            end_offset = header.next_offset();
+            rest = rest.get(header.size_bytes..).unwrap_or_default();
+        }
+        let aborted = replica.log.aborted_transactions(from_offset, end_offset);
+        let listed = aborted.iter().map(|transaction| FetchResponseAbortedTransaction {
+            producer_id: transaction.producer_id,
+            first_offset: transaction.first_offset,
+        });
+        listed.collect()
+    }
+
     /// The records that go out: all of them.
     fn filter_records(
         &self,
@@ -341,7 +382,7 @@ impl Running {
         records: Bytes,
     ) -> Bytes {
         // DEFECT fetch-filter-skip: of what a laggard gets, the first batch is left out when others follow.
-        if self.config.defect == Some(DefectKind::FetchFilterSkip) && who == Fetcher::Consumer {
+        if self.config.defect == Some(DefectKind::FetchFilterSkip) && matches!(who, Fetcher::Consumer(_)) {
             let high_watermark = self.replicas.get(key).map_or(0, |replica| replica.high_watermark);
             let first = BatchHeader::parse(&records).map_or(0, |header| header.size_bytes);
             if high_watermark - partition.fetch_offset >= LAGGARD_OFFSETS && first < records.len() {
@@ -359,8 +400,7 @@ impl Running {
     ) {
         let Some(replica) = self.replicas.get(key) else { return };
         answer.high_watermark = replica.high_watermark;
-        // Without transactions everything that is committed is stable.
-        answer.last_stable_offset = replica.high_watermark;
+        answer.last_stable_offset = replica.last_stable_offset();
         answer.log_start_offset = replica.log.log_start_offset();
         if let Some(parts) = parts {
             answer.diverging_epoch =

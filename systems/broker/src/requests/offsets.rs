@@ -9,6 +9,7 @@ use crate::connection::ReplyTo;
 use crate::ids::PartitionKey;
 use crate::log::TimestampOffset;
 use crate::node::{Cx, Running};
+use crate::requests::fetch::READ_COMMITTED;
 use riprap_env::LogLevel;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
@@ -26,6 +27,27 @@ const MAX_TIMESTAMP: i64 = -3;
 /// "The beginning of what lies on this broker's disk": the beginning. Source: KIP-405.
 const EARLIEST_LOCAL: i64 = -4;
 
+/// For whom the log ends where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reader {
+    /// At the log's end.
+    Broker,
+    /// At the high watermark.
+    Consumer,
+    /// At the last stable offset: of transactions, it reads those that are committed.
+    OfTransactions,
+}
+
+impl Reader {
+    fn of(request: &ListOffsetsRequest) -> Reader {
+        match request.isolation_level {
+            _ if request.replica_id >= 0 => Reader::Broker,
+            READ_COMMITTED => Reader::OfTransactions,
+            _ => Reader::Consumer,
+        }
+    }
+}
+
 impl Running {
     pub(crate) fn on_list_offsets(&mut self, to: ReplyTo, request: &ListOffsetsRequest, cx: &mut Cx<'_>) {
         let mut response = ListOffsetsResponse::default();
@@ -33,20 +55,16 @@ impl Running {
             let mut answered = ListOffsetsResponseTopic { name: topic.name.clone(), partitions: Vec::new() };
             for asked in &topic.partitions {
                 let mut answer = ListOffsetsResponsePartition { index: asked.index, ..Default::default() };
-                let is_consumer = request.replica_id < 0;
+                let reader = Reader::of(request);
                 let known_epoch = asked.current_leader_epoch;
-                match self.list_offset(
-                    &topic.name,
-                    asked.index,
-                    known_epoch,
-                    asked.timestamp,
-                    is_consumer,
-                    cx,
-                ) {
+                match self.list_offset(&topic.name, asked.index, known_epoch, asked.timestamp, reader, cx) {
                     Ok(found) => {
                         answer.offset = found.offset;
                         answer.timestamp = found.timestamp_ms;
-                        answer.leader_epoch = found.leader_epoch;
+                        // Older versions have no place for it, and what they do not carry is an error.
+                        if to.api_version >= 4 {
+                            answer.leader_epoch = found.leader_epoch;
+                        }
                     }
                     // Older versions do not know it. Source: KIP-207.
                     Err(ErrorCode::OFFSET_NOT_AVAILABLE) if to.api_version < 5 => {
@@ -67,18 +85,23 @@ impl Running {
         index: i32,
         known_epoch: i32,
         timestamp: i64,
-        is_consumer: bool,
+        reader: Reader,
         cx: &mut Cx<'_>,
     ) -> Result<TimestampOffset, ErrorCode> {
         let key = self.key_of(topic, index)?;
         let replica = self.leads(key, known_epoch)?;
         let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let is_consumer = reader != Reader::Broker;
         let is_about_end = !matches!(timestamp, EARLIEST | EARLIEST_LOCAL);
         if is_consumer && is_about_end && !self.membership.is_in_touch(cx.now_ns) {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
         let log = &replica.log;
-        let end = if is_consumer { replica.high_watermark } else { log.log_end_offset() };
+        let end = match reader {
+            Reader::Broker => log.log_end_offset(),
+            Reader::Consumer => replica.high_watermark,
+            Reader::OfTransactions => replica.last_stable_offset(),
+        };
         let is_known = !is_consumer || replica.high_watermark >= leader.epoch_start;
         let at = |offset: i64| TimestampOffset {
             offset,

@@ -195,6 +195,11 @@ impl Running {
                 let message = format!("producer epoch {got}; {current} has appended");
                 return Err((ErrorCode::INVALID_PRODUCER_EPOCH, Some(message)));
             }
+            ProducerCheck::NotTransactional => {
+                let message =
+                    "a transaction of the producer is open: the batch has to be part of it".to_owned();
+                return Err((ErrorCode::INVALID_TXN_STATE, Some(message)));
+            }
         }
         let now_ms = cx.env.wall_clock_ms();
         match replica.log.append_as_leader(cx.env.disk(), records, epoch.0, now_ms) {
@@ -206,9 +211,10 @@ impl Running {
                 let code = match &e {
                     AppendError::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
                     AppendError::Batch(BatchError::Crc { .. }) => ErrorCode::CORRUPT_MESSAGE,
-                    AppendError::Batch(_) | AppendError::Empty | AppendError::Sequence { .. } => {
-                        ErrorCode::INVALID_RECORD
-                    }
+                    AppendError::Batch(_)
+                    | AppendError::Empty
+                    | AppendError::Sequence { .. }
+                    | AppendError::Transaction { .. } => ErrorCode::INVALID_RECORD,
                     AppendError::Discontinuous(_) => ErrorCode::UNKNOWN_SERVER_ERROR,
                     AppendError::Log(_) => {
                         let name = replica.name();

@@ -2,6 +2,7 @@
 
 mod model;
 mod power;
+mod transactions;
 
 use super::*;
 use bytes::Bytes;

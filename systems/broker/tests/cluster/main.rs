@@ -7,10 +7,13 @@
 mod clients;
 mod committer;
 mod consumer;
+mod flow;
 mod history;
 mod maker;
 mod member;
 mod producer;
+mod scenarios;
+mod stage;
 mod wire;
 mod world;
 

@@ -1,9 +1,10 @@
 //! A simulated cluster: nodes, a network, disks, one heap of what happens when.
 //!
 //! Connections behave as TCP does: bytes arrive in order or not at all; a cut of the network holds them back, and they
-//! arrive when it heals. A node that is killed loses its connections, a node whose power fails also what its disk had
-//! not synced. Same seed, same run.
+//! arrive when it heals. A single connection may stall too, in one direction: see [`World::hold`]. A node that is killed
+//! loses its connections, a node whose power fails also what its disk had not synced. Same seed, same run.
 
+use crate::flow::{Flow, Hold, Line};
 use bytes::Bytes;
 use riprap_env::random::{Draws, draw};
 use riprap_env::{ConnId, Disk, Effect, Env, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
@@ -64,6 +65,7 @@ impl Env for HostEnv {
 /// One connection: two ends, and what is on its way to each.
 struct Pipe {
     ends: [(At, ConnId); 2],
+    line: Option<Line>,
     open: [bool; 2],
     to: [VecDeque<Parcel>; 2],
     /// When the last parcel to each end arrives: none overtakes.
@@ -106,6 +108,7 @@ pub(crate) struct World {
     sequence: u64,
     /// From, to.
     cuts: BTreeSet<(At, At)>,
+    holds: Vec<Hold>,
     pub(crate) steps: u64,
     /// A rolling hash of all that happened.
     pub(crate) trace: u64,
@@ -123,6 +126,7 @@ impl World {
             heap: BTreeMap::new(),
             sequence: 0,
             cuts: BTreeSet::new(),
+            holds: Vec::new(),
             steps: 0,
             trace: seed,
         }
@@ -202,6 +206,13 @@ impl World {
         });
     }
 
+    /// The machine loses its power, and with it all that was not synced.
+    pub(crate) fn lose_unsynced(&mut self, at: At) {
+        self.note(at, "loses its power and all that was not synced");
+        self.end_life(at);
+        self.hosts[at.0].env.disk.power_fail(|_| Keep::Lost);
+    }
+
     fn end_life(&mut self, at: At) {
         let host = &mut self.hosts[at.0];
         host.node = None;
@@ -235,6 +246,29 @@ impl World {
 
     pub(crate) fn heal(&mut self) {
         self.cuts.clear();
+        self.holds.clear();
+    }
+
+    /// Holds a flow back; what goes the other way arrives. What is held arrives after the release, even if its connection
+    /// was given up in the meantime, as what waits in a socket does.
+    pub(crate) fn hold(&mut self, flow: Flow) {
+        self.holds.push(Hold { flow, pipes_below: usize::MAX });
+    }
+
+    /// As [`hold`](World::hold), but what is sent on a connection that is opened from now on arrives.
+    pub(crate) fn hold_open(&mut self, flow: Flow) {
+        self.holds.push(Hold { flow, pipes_below: self.pipes.len() });
+    }
+
+    pub(crate) fn release(&mut self, flow: Flow) {
+        self.holds.retain(|hold| hold.flow != flow);
+    }
+
+    fn is_held(&self, pipe: usize, from: At, to: At, end: usize) -> bool {
+        self.pipes[pipe].line.is_some_and(|line| {
+            let flow = Flow { from, to, line, is_answer: end == 0 };
+            self.holds.iter().any(|hold| hold.holds(flow, pipe))
+        })
     }
 
     fn is_cut(&self, from: At, to: At) -> bool {
@@ -254,6 +288,9 @@ impl World {
     }
 
     fn send(&mut self, pipe: usize, to_end: usize, parcel: Parcel) {
+        if let (Parcel::Bytes(bytes), None) = (&parcel, self.pipes[pipe].line) {
+            self.pipes[pipe].line = Line::of(bytes);
+        }
         let arrives_ns = (self.now_ns + self.delay_ns()).max(self.pipes[pipe].last_ns[to_end]);
         self.pipes[pipe].last_ns[to_end] = arrives_ns;
         self.pipes[pipe].to[to_end].push_back(parcel);
@@ -284,6 +321,8 @@ impl World {
     fn do_happen(&mut self, happening: Happening) {
         /// How often TCP tries again through a cut.
         const RETRANSMIT_NS: u64 = 200 * MS;
+        /// How soon what was held arrives after its release.
+        const HELD_NS: u64 = 5 * MS;
         match happening {
             Happening::Wake { at, generation } => {
                 if self.hosts[at.0].wake.is_some_and(|(_, current)| current == generation) {
@@ -324,6 +363,10 @@ impl World {
                 }
                 if self.is_cut(from, to) {
                     self.at(self.now_ns + RETRANSMIT_NS, happening);
+                    return;
+                }
+                if self.is_held(pipe, from, to, end) {
+                    self.at(self.now_ns + HELD_NS, happening);
                     return;
                 }
                 match self.pipes[pipe].to[end].pop_front() {
@@ -386,6 +429,7 @@ impl World {
                 let pipe = self.pipes.len();
                 self.pipes.push(Pipe {
                     ends: [(at, conn), (target, ConnId(u64::MAX))],
+                    line: None,
                     open: [true, false],
                     to: [VecDeque::new(), VecDeque::new()],
                     last_ns: [0, 0],

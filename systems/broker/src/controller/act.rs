@@ -199,13 +199,13 @@ impl Running {
         let mut reader = Reader::new(request.body.clone());
         let body = match ApiKey::from_code(request.api_key) {
             Some(ApiKey::CreateTopics) => {
-                let body = CreateTopicsRequest::decode_all(&mut reader, version);
+                let body = CreateTopicsRequest::decode(&mut reader, version);
                 let response =
                     self.create_topics(&body.map_err(|_| ErrorCode::INVALID_REQUEST)?, leaders, cx)?;
                 response.to_bytes(version)
             }
             Some(ApiKey::DeleteTopics) => {
-                let body = DeleteTopicsRequest::decode_all(&mut reader, version);
+                let body = DeleteTopicsRequest::decode(&mut reader, version);
                 let response =
                     self.delete_topics(&body.map_err(|_| ErrorCode::INVALID_REQUEST)?, version, cx)?;
                 response.to_bytes(version)

@@ -43,7 +43,7 @@ impl Running {
         let now_ns = cx.now_ns;
         match to.api_key {
             ApiKey::JoinGroup => {
-                let request = JoinGroupRequest::decode_all(reader, version)?;
+                let request = JoinGroupRequest::decode(reader, version)?;
                 match self.coordinated(&request.group_id) {
                     None => {
                         let member_id = request.member_id;
@@ -68,7 +68,7 @@ impl Running {
                 }
             }
             ApiKey::SyncGroup => {
-                let request = SyncGroupRequest::decode_all(reader, version)?;
+                let request = SyncGroupRequest::decode(reader, version)?;
                 match self.coordinated(&request.group_id) {
                     None => self.reply(to, &SyncGroupResponse { error_code, ..Default::default() }, cx),
                     Some(key) => {
@@ -80,7 +80,7 @@ impl Running {
                 }
             }
             ApiKey::Heartbeat => {
-                let request = HeartbeatRequest::decode_all(reader, version)?;
+                let request = HeartbeatRequest::decode(reader, version)?;
                 let response = match self.coordinator_mut(&request.group_id) {
                     None => HeartbeatResponse { error_code, ..Default::default() },
                     Some(coordinator) => coordinator.heartbeat(now_ns, &request),
@@ -88,7 +88,7 @@ impl Running {
                 self.reply(to, &response, cx);
             }
             ApiKey::LeaveGroup => {
-                let request = LeaveGroupRequest::decode_all(reader, version)?;
+                let request = LeaveGroupRequest::decode(reader, version)?;
                 let response = match self.coordinator_mut(&request.group_id) {
                     None => LeaveGroupResponse { error_code, ..Default::default() },
                     Some(coordinator) => coordinator.leave_group(now_ns, version, request),
@@ -96,13 +96,11 @@ impl Running {
                 self.reply(to, &response, cx);
             }
             ApiKey::OffsetCommit => {
-                self.on_offset_commit(to, OffsetCommitRequest::decode_all(reader, version)?, cx)
+                self.on_offset_commit(to, OffsetCommitRequest::decode(reader, version)?, cx)
             }
-            ApiKey::OffsetFetch => {
-                self.on_offset_fetch(to, OffsetFetchRequest::decode_all(reader, version)?, cx)
-            }
+            ApiKey::OffsetFetch => self.on_offset_fetch(to, OffsetFetchRequest::decode(reader, version)?, cx),
             ApiKey::DescribeGroups => {
-                let request = DescribeGroupsRequest::decode_all(reader, version)?;
+                let request = DescribeGroupsRequest::decode(reader, version)?;
                 let mut response = DescribeGroupsResponse::default();
                 for group_id in request.groups {
                     response.groups.push(match self.coordinator_mut(&group_id) {
@@ -113,7 +111,7 @@ impl Running {
                 self.reply(to, &response, cx);
             }
             ApiKey::ListGroups => {
-                let request = ListGroupsRequest::decode_all(reader, version)?;
+                let request = ListGroupsRequest::decode(reader, version)?;
                 let mut response = ListGroupsResponse::default();
                 for coordinator in self.coordinators.iter() {
                     match coordinator.list(&request) {
@@ -124,7 +122,7 @@ impl Running {
                 self.reply(to, &response, cx);
             }
             ApiKey::DeleteGroups => {
-                let request = DeleteGroupsRequest::decode_all(reader, version)?;
+                let request = DeleteGroupsRequest::decode(reader, version)?;
                 let groups = request.group_ids.into();
                 self.go_on_deleting(to, DeleteGroupsResponse::default(), groups, None, cx);
             }

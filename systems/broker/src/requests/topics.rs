@@ -45,8 +45,8 @@ impl Running {
         let body = reader.rest();
         // Read here too, so that nonsense ends at the client's connection.
         let timeout_ms = match to.api_key {
-            ApiKey::CreateTopics => CreateTopicsRequest::decode_all(reader, to.api_version)?.timeout_ms,
-            _ => DeleteTopicsRequest::decode_all(reader, to.api_version)?.timeout_ms,
+            ApiKey::CreateTopics => CreateTopicsRequest::decode(reader, to.api_version)?.timeout_ms,
+            _ => DeleteTopicsRequest::decode(reader, to.api_version)?.timeout_ms,
         };
         let timeout_ms = timeout_ms.clamp(0, MAX_TIMEOUT_MS) as u64;
         let deadline_ns = cx.now_ns + timeout_ms * 1_000_000;
@@ -127,14 +127,14 @@ impl Running {
         let to = waiting.to;
         let mut reader = Reader::new(waiting.body.clone());
         if to.api_key == ApiKey::CreateTopics {
-            let request = CreateTopicsRequest::decode_all(&mut reader, to.api_version).unwrap_or_default();
+            let request = CreateTopicsRequest::decode(&mut reader, to.api_version).unwrap_or_default();
             let refused = |topic: riprap_protocol::messages::CreateTopicsRequestTopic| {
                 CreateTopicsResponseTopic { name: topic.name, error_code, ..Default::default() }
             };
             let topics = request.topics.into_iter().map(refused).collect();
             self.reply(to, &CreateTopicsResponse { topics, ..Default::default() }, cx);
         } else {
-            let request = DeleteTopicsRequest::decode_all(&mut reader, to.api_version).unwrap_or_default();
+            let request = DeleteTopicsRequest::decode(&mut reader, to.api_version).unwrap_or_default();
             let by_name = request.topic_names.into_iter().map(|name| DeleteTopicsResponseTopic {
                 name: Some(name),
                 error_code,

@@ -8,7 +8,7 @@
 //! membership    registers with the controller, says that it lives
 //! replicas      this broker's copies: roles, high watermarks          fetcher   followers' fetches, truncation, ISRs
 //! requests      what clients ask for                                  coordinators  drive consumer groups
-//! group         consumer groups as a state machine
+//! group         consumer groups as a state machine     txn       transactions as a state machine, not driven yet
 //! log           a partition's log on disk                             defect    planted bugs, by name
 //! ```
 //!
@@ -36,7 +36,9 @@ mod quorum;
 mod replica;
 mod replicas;
 mod requests;
+mod schedule;
 pub mod shell;
+pub mod txn;
 
 pub use config::{Address, BrokerConfig};
 pub use ids::BrokerId;

@@ -32,14 +32,15 @@ mod offsets;
 mod outbox;
 mod rebalance;
 mod record;
-mod schedule;
 mod state;
 mod sync;
 
 pub use config::GroupConfig;
 pub use offsets::{offset_fetch_error, offset_fetch_groups, offset_fetch_response};
+pub(crate) use outbox::unavailable;
 pub use record::{Record, RecordError};
 
+use crate::schedule::Schedule;
 use offsets::{answer_settled_commit, commit_answer};
 use outbox::{Outbox, Pending, Then};
 use record::Entry;
@@ -50,7 +51,6 @@ use riprap_protocol::messages::{
     ListGroupsResponseGroup, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequestGroup,
     OffsetFetchResponseGroup, SyncGroupRequest, SyncGroupResponse,
 };
-use schedule::Schedule;
 use state::{Group, State, Turn};
 use std::collections::BTreeMap;
 

@@ -116,7 +116,8 @@ pub(super) fn store_error(code: ErrorCode) -> ErrorCode {
     }
 }
 
-fn unavailable(code: ErrorCode) -> ErrorCode {
+/// What a client of a coordinator is told of an append that failed, so that it asks again or elsewhere.
+pub(crate) fn unavailable(code: ErrorCode) -> ErrorCode {
     match code {
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
         | ErrorCode::NOT_ENOUGH_REPLICAS

@@ -81,8 +81,9 @@ impl Model {
         let own: Vec<&Entry> = self.entries.iter().filter(|e| e.producer_id == producer_id).collect();
         let epoch = own.last().map_or(0, |last| last.epoch);
         let mut of_epoch = own.iter().filter(|e| e.epoch == epoch && !matches!(e.kind, Kind::Marker(_)));
-        let next =
-            of_epoch.next_back().map_or(0, |last| last.sequence + i32::try_from(last.next - last.first).unwrap());
+        let next = of_epoch
+            .next_back()
+            .map_or(0, |last| last.sequence + i32::try_from(last.next - last.first).unwrap());
         (epoch, next)
     }
 

@@ -6,14 +6,15 @@ use super::{ControlRequest, ControlResponse, Origin, SERVE_TIMEOUT_NS, Serving, 
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey, TopicId};
 use crate::metadata::Record;
 use crate::node::{Cx, Running};
+use crate::requests::metadata::topic_settings;
 use bytes::Bytes;
 use riprap_env::LogLevel;
 use riprap_protocol::messages::{
     AllocateProducerIdsResponse, AlterPartitionRequest, AlterPartitionResponse,
     AlterPartitionResponsePartition, AlterPartitionResponseTopic, BrokerHeartbeatRequest,
     BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse, CreateTopicsRequest,
-    CreateTopicsResponse, CreateTopicsResponseTopic, DeleteTopicsRequest, DeleteTopicsResponse,
-    DeleteTopicsResponseTopic, ForwardRequestRequest, ForwardRequestResponse,
+    CreateTopicsResponse, CreateTopicsResponseConfig, CreateTopicsResponseTopic, DeleteTopicsRequest,
+    DeleteTopicsResponse, DeleteTopicsResponseTopic, ForwardRequestRequest, ForwardRequestResponse,
 };
 use riprap_protocol::{ApiKey, ErrorCode, Message, Reader, Uuid};
 use std::collections::BTreeSet;
@@ -255,6 +256,8 @@ impl Running {
                     answered.num_partitions = states.clone().count() as i32;
                     answered.replication_factor =
                         states.clone().next().map_or(-1, |s| s.replicas.len() as i16);
+                    // The Java client fails on null, which is for those who may not see them. Source: KIP-525.
+                    answered.configs = Some(records.iter().flat_map(described).collect());
                     if !request.validate_only {
                         leaders.extend(states.filter_map(|state| state.leader));
                         cx.env.log(LogLevel::Info, format_args!("controller: makes topic `{}`", topic.name));
@@ -375,4 +378,20 @@ fn random_uuid(cx: &mut Cx<'_>) -> [u8; 16] {
     bytes[..8].copy_from_slice(&cx.env.random_u64("topic-id").to_be_bytes());
     bytes[8..].copy_from_slice(&cx.env.random_u64("topic-id").to_be_bytes());
     bytes
+}
+
+/// The settings of a topic that a record makes, as its maker is told them.
+fn described(record: &Record) -> Vec<CreateTopicsResponseConfig> {
+    let Record::CreateTopic { min_insync_replicas, unclean_leader_election, configs, .. } = record else {
+        return Vec::new();
+    };
+    let settings = topic_settings(*min_insync_replicas, *unclean_leader_election, configs).into_iter();
+    let config = |(name, value, config_source)| CreateTopicsResponseConfig {
+        name,
+        value: Some(value),
+        read_only: true,
+        config_source,
+        ..Default::default()
+    };
+    settings.map(config).collect()
 }

@@ -181,17 +181,28 @@ impl Running {
 }
 
 fn settings_of(topic: &Topic) -> Vec<DescribeConfigsResponseConfig> {
-    let is_asked = |name: &str| topic.configs.iter().any(|(key, _)| key == name);
+    let settings =
+        topic_settings(topic.min_insync_replicas, topic.unclean_leader_election, &topic.configs).into_iter();
+    settings.map(|(name, value, source)| setting(&name, value, source)).collect()
+}
+
+/// A topic's settings, each with its name, its value and where it comes from.
+pub(crate) fn topic_settings(
+    min_insync_replicas: u16,
+    unclean_leader_election: bool,
+    asked: &[(String, String)],
+) -> Vec<(String, String, i8)> {
+    let is_asked = |name: &str| asked.iter().any(|(key, _)| key == name);
     let source = |name: &str| if is_asked(name) { SOURCE_TOPIC } else { SOURCE_DEFAULT };
     let resolved = [
-        ("min.insync.replicas", topic.min_insync_replicas.to_string()),
-        ("unclean.leader.election.enable", topic.unclean_leader_election.to_string()),
+        ("min.insync.replicas", min_insync_replicas.to_string()),
+        ("unclean.leader.election.enable", unclean_leader_election.to_string()),
     ];
-    let resolved = resolved.into_iter().map(|(name, value)| setting(name, value, source(name)));
-    let mut settings: Vec<DescribeConfigsResponseConfig> = resolved.collect();
-    for (name, value) in &topic.configs {
-        if settings.iter().all(|setting| setting.name != *name) {
-            settings.push(setting(name, value.clone(), SOURCE_TOPIC));
+    let mut settings: Vec<(String, String, i8)> =
+        resolved.into_iter().map(|(name, value)| (name.to_owned(), value, source(name))).collect();
+    for (name, value) in asked {
+        if settings.iter().all(|(known, ..)| known != name) {
+            settings.push((name.clone(), value.clone(), SOURCE_TOPIC));
         }
     }
     settings

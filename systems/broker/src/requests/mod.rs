@@ -2,7 +2,7 @@
 
 pub(crate) mod fetch;
 pub(crate) mod groups;
-mod metadata;
+pub(crate) mod metadata;
 mod offsets;
 pub(crate) mod produce;
 mod topics;

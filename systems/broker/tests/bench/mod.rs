@@ -103,16 +103,23 @@ impl Bench {
         self.sent.remove(&conn);
     }
 
-    /// Asks and is answered. Panics: the broker does not answer.
+    /// Asks and is answered, within some seconds. Panics: the broker does not answer.
     pub(crate) fn ask<R: Request>(&mut self, conn: ConnId, version: i16, body: &R) -> R::Response {
+        /// The longest wait is a new group's for its members.
+        const PATIENCE_MS: u64 = 10_000;
+        const STEP_MS: u64 = 20;
         self.send(conn, request(version, body));
-        self.wait_ms(20);
         let mut reader = FrameReader::new(10 << 20);
-        for bytes in self.sent.remove(&conn).unwrap_or_default() {
-            reader.push(&bytes);
+        for _ in 0..PATIENCE_MS / STEP_MS {
+            self.wait_ms(STEP_MS);
+            for bytes in self.sent.remove(&conn).unwrap_or_default() {
+                reader.push(&bytes);
+            }
+            if let Some(frame) = reader.next_frame().expect("a frame") {
+                return decode_response::<R>(frame, version).expect("an answer that can be read").1;
+            }
         }
-        let frame = reader.next_frame().expect("a frame").expect("an answer");
-        decode_response::<R>(frame, version).expect("an answer that can be read").1
+        panic!("no answer to {} version {version}", R::KEY)
     }
 }
 

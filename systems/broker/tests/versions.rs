@@ -1,0 +1,276 @@
+//! What is advertised is served: every API in every version of ApiVersions' list is asked for, with every field set that
+//! makes answers differ between versions, and answered with what its version can say. And the README's table is that list.
+
+mod bench;
+
+use bench::Bench;
+use bytes::Bytes;
+use riprap_env::ConnId;
+use riprap_protocol::messages::*;
+use riprap_protocol::records::BatchBuilder;
+use riprap_protocol::{ApiKey, Request};
+use std::fmt::Write as _;
+
+/// First version of FindCoordinator that takes several keys. Source: KIP-699.
+const COORDINATORS_SINCE: i16 = 4;
+/// First version of OffsetFetch that takes several groups. Source: KIP-709.
+const GROUPS_SINCE: i16 = 8;
+/// First version of LeaveGroup that takes several members. Source: KIP-345.
+const MEMBERS_SINCE: i16 = 3;
+/// First version of DeleteTopics that takes ids. Source: KIP-516.
+const TOPIC_IDS_SINCE: i16 = 6;
+/// First version of CreateTopics whose answer has the topic's settings. Source: KIP-525.
+const CREATED_CONFIGS_SINCE: i16 = 5;
+/// First version of Fetch that names topics by id. Source: KIP-516.
+const FETCH_IDS_SINCE: i16 = 13;
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn served(bench: &mut Bench) -> Vec<(ApiKey, i16, i16)> {
+    let conn = bench.connect();
+    let response = bench.ask(conn, 3, &ApiVersionsRequest::default());
+    bench.hang_up(conn);
+    let known = |api: &ApiVersionsResponseApi| ApiKey::from_code(api.api_key).expect("the codec knows it");
+    response.api_keys.iter().map(|api| (known(api), api.min_version, api.max_version)).collect()
+}
+
+/// Asks for each. Panics: one is not answered, or not in its version.
+fn check<R: Request>(bench: &mut Bench, conn: ConnId, version: i16, bodies: impl IntoIterator<Item = R>) {
+    for body in bodies {
+        bench.ask(conn, version, &body);
+    }
+}
+
+/// Asks in each way that an answer depends on.
+fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
+    match key {
+        ApiKey::Produce => {
+            let batch = BatchBuilder::new().record(0, Some(b"key"), Some(b"value")).build();
+            let bodies = [("t", Some(batch)), ("t", Some(Bytes::from_static(b"no"))), ("no-such", None)];
+            let bodies = bodies.map(|(name, records)| ProduceRequest {
+                acks: -1,
+                timeout_ms: 100,
+                topics: vec![ProduceRequestTopic {
+                    name: text(name),
+                    partitions: vec![ProduceRequestPartition { index: 0, records }],
+                }],
+                ..Default::default()
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::Fetch => {
+            let topic_id = bench.ask(conn, 13, &metadata("t")).topics[0].topic_id;
+            let bodies = [0, 99].map(|fetch_offset| {
+                let partition =
+                    FetchRequestPartition { fetch_offset, partition_max_bytes: 1000, ..Default::default() };
+                let mut topic = FetchRequestTopic { partitions: vec![partition], ..Default::default() };
+                if version >= FETCH_IDS_SINCE {
+                    topic.topic_id = topic_id;
+                } else {
+                    topic.name = text("t");
+                }
+                FetchRequest { replica_id: -1, max_bytes: 1000, topics: vec![topic], ..Default::default() }
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::ListOffsets => {
+            let bodies = [(-1, 0), (-2, 0), (-3, 0), (-4, 0), (0, 0), (i64::MAX, 0), (-1, 9)];
+            let bodies = bodies.map(|(timestamp, index)| ListOffsetsRequest {
+                replica_id: -1,
+                topics: vec![ListOffsetsRequestTopic {
+                    name: text("t"),
+                    partitions: vec![ListOffsetsRequestPartition { index, timestamp, ..Default::default() }],
+                }],
+                ..Default::default()
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::Metadata => {
+            let all = if version == 0 { Some(Vec::new()) } else { None };
+            let all = MetadataRequest { topics: all, ..Default::default() };
+            check(bench, conn, version, [all, metadata("t"), metadata("no-such")]);
+        }
+        ApiKey::OffsetCommit => {
+            let bodies = ["t", "no-such"].map(|name| OffsetCommitRequest {
+                group_id: text("committed"),
+                topics: vec![OffsetCommitRequestTopic {
+                    name: text(name),
+                    partitions: vec![OffsetCommitRequestPartition {
+                        committed_offset: 1,
+                        ..Default::default()
+                    }],
+                }],
+                ..Default::default()
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::OffsetFetch => {
+            let topics = || Some(vec![OffsetFetchRequestTopic { name: text("t"), partitions: vec![0, 1] }]);
+            let body = if version < GROUPS_SINCE {
+                OffsetFetchRequest { group_id: text("committed"), topics: topics(), ..Default::default() }
+            } else {
+                let groups = ["committed", "no-such"].map(|id| OffsetFetchRequestGroup {
+                    group_id: text(id),
+                    topics: topics(),
+                    ..Default::default()
+                });
+                OffsetFetchRequest { groups: groups.into(), ..Default::default() }
+            };
+            check(bench, conn, version, [body]);
+        }
+        ApiKey::FindCoordinator => {
+            let bodies = ["g", ""].map(|key| {
+                if version < COORDINATORS_SINCE {
+                    FindCoordinatorRequest { key: text(key), ..Default::default() }
+                } else {
+                    FindCoordinatorRequest { coordinator_keys: vec![text(key); 2], ..Default::default() }
+                }
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::JoinGroup => {
+            let body = |member_id: &str| JoinGroupRequest {
+                group_id: format!("joined-in-version-{version}"),
+                session_timeout_ms: 6000,
+                rebalance_timeout_ms: 6000,
+                member_id: text(member_id),
+                protocol_type: text("consumer"),
+                protocols: vec![JoinGroupRequestProtocol {
+                    name: text("range"),
+                    metadata: Bytes::from_static(b"x"),
+                }],
+                ..Default::default()
+            };
+            let first = bench.ask(conn, version, &body(""));
+            // Who must bring a member id, got one. Source: KIP-394.
+            let again = if first.member_id.is_empty() { "nobody" } else { &first.member_id };
+            check(bench, conn, version, [body(again), body("nobody")]);
+        }
+        ApiKey::Heartbeat => {
+            let body = HeartbeatRequest { group_id: text("g"), member_id: text("m"), ..Default::default() };
+            check(bench, conn, version, [body]);
+        }
+        ApiKey::LeaveGroup => {
+            let mut body = LeaveGroupRequest { group_id: text("g"), ..Default::default() };
+            if version < MEMBERS_SINCE {
+                body.member_id = text("m");
+            } else {
+                body.members = vec![LeaveGroupRequestMember { member_id: text("m"), ..Default::default() }];
+            }
+            check(bench, conn, version, [body]);
+        }
+        ApiKey::SyncGroup => {
+            let body = SyncGroupRequest { group_id: text("g"), member_id: text("m"), ..Default::default() };
+            check(bench, conn, version, [body]);
+        }
+        ApiKey::DescribeGroups => {
+            let groups = ["joined-in-version-9", "committed", "no-such"].map(text).into();
+            check(bench, conn, version, [DescribeGroupsRequest { groups, ..Default::default() }]);
+        }
+        ApiKey::ListGroups => check(bench, conn, version, [ListGroupsRequest::default()]),
+        ApiKey::DeleteGroups => {
+            let group_ids = ["joined-in-version-9", "no-such"].map(text).into();
+            check(bench, conn, version, [DeleteGroupsRequest { group_ids }]);
+        }
+        ApiKey::ApiVersions => check(bench, conn, version, [ApiVersionsRequest::default()]),
+        ApiKey::CreateTopics => {
+            let made = bench.ask(conn, version, &create(&format!("made-in-version-{version}")));
+            // The Java client fails on a topic that is made and has none.
+            assert_eq!(made.topics[0].configs.is_some(), version >= CREATED_CONFIGS_SINCE);
+            check(bench, conn, version, ["t", "a/b"].map(create));
+        }
+        ApiKey::DeleteTopics => {
+            let names = [format!("made-in-version-{version}"), text("no-such")];
+            let bodies = names.map(|name| {
+                let mut body = DeleteTopicsRequest { timeout_ms: 1000, ..Default::default() };
+                if version < TOPIC_IDS_SINCE {
+                    body.topic_names = vec![name];
+                } else {
+                    body.topics = vec![DeleteTopicsRequestTopic { name: Some(name), ..Default::default() }];
+                }
+                body
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::InitProducerId => check(bench, conn, version, [InitProducerIdRequest::default()]),
+        ApiKey::OffsetForLeaderEpoch => {
+            let bodies = [("t", 0), ("t", 7), ("no-such", 0)].map(|(name, leader_epoch)| {
+                OffsetForLeaderEpochRequest {
+                    replica_id: -1,
+                    topics: vec![OffsetForLeaderEpochRequestTopic {
+                        name: text(name),
+                        partitions: vec![OffsetForLeaderEpochRequestPartition {
+                            leader_epoch,
+                            ..Default::default()
+                        }],
+                    }],
+                }
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::DescribeConfigs => {
+            let resources = [(2, "t"), (2, "no-such"), (4, "1"), (9, "")].map(|(resource_type, name)| {
+                DescribeConfigsRequestResource {
+                    resource_type,
+                    resource_name: text(name),
+                    ..Default::default()
+                }
+            });
+            let body = DescribeConfigsRequest { resources: resources.into(), ..Default::default() };
+            check(bench, conn, version, [body]);
+        }
+        ApiKey::DescribeCluster => check(bench, conn, version, [DescribeClusterRequest::default()]),
+        key => panic!("{key} is served and not asked for here: add it"),
+    }
+}
+
+fn metadata(topic: &str) -> MetadataRequest {
+    let asked = MetadataRequestTopic { name: Some(text(topic)), ..Default::default() };
+    MetadataRequest { topics: Some(vec![asked]), ..Default::default() }
+}
+
+fn create(topic: &str) -> CreateTopicsRequest {
+    let topic = CreateTopicsRequestTopic {
+        name: text(topic),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    CreateTopicsRequest { topics: vec![topic], ..Default::default() }
+}
+
+#[test]
+fn every_version_that_is_advertised_is_served() {
+    let mut bench = Bench::new();
+    let conn = bench.connect();
+    bench.ask(conn, 7, &create("t"));
+    // Makes the topic of committed offsets, so that there are coordinators.
+    bench.ask(conn, 0, &FindCoordinatorRequest { key: text("g"), ..Default::default() });
+    bench.wait_ms(1000);
+    for (key, min, max) in served(&mut bench) {
+        // Advertised from 0 for the sake of old clients, and served from 3 (KAFKA-18659).
+        let min = if key == ApiKey::Produce { 3 } else { min };
+        for version in min..=max {
+            eprintln!("{key} version {version}");
+            ask_for(&mut bench, conn, key, version);
+        }
+    }
+}
+
+#[test]
+fn the_readme_names_what_is_served() {
+    let mut table = String::new();
+    for (key, min, max) in served(&mut Bench::new()) {
+        let min = if key == ApiKey::Produce { 3 } else { min };
+        writeln!(table, "| {} | {key} | {min} to {max} |", key.code()).expect("a string takes all");
+    }
+    let readme = include_str!("../README.md");
+    assert!(
+        readme.contains(&table),
+        "systems/broker/README.md must have these rows, and no others:\n{table}"
+    );
+    let rows = readme.lines().filter(|line| line.starts_with("| ") && line.contains(" to ")).count();
+    assert_eq!(rows, table.lines().count(), "rows that are not served");
+}

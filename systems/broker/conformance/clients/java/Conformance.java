@@ -1,0 +1,446 @@
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
+import org.apache.kafka.clients.consumer.RangeAssignor;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.AppInfoParser;
+
+/** The Java client: admin, producer, consumer. Run from its source; cases.py says what it prints. */
+public class Conformance {
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    private final String bootstrap;
+    private final String prefix;
+    private final short replicas;
+    private final Admin admin;
+
+    interface Case {
+        void run() throws Exception;
+    }
+
+    Conformance(String bootstrap, String prefix, short replicas) {
+        this.bootstrap = bootstrap;
+        this.prefix = prefix;
+        this.replicas = replicas;
+        admin = Admin.create(settings(Map.of()));
+    }
+
+    public static void main(String[] args) {
+        Conformance all = new Conformance(args[0], args[1], Short.parseShort(args[2]));
+        Map<String, Case> cases = new LinkedHashMap<>();
+        cases.put("topics", all::topics);
+        cases.put("describe-cluster", all::describeCluster);
+        cases.put("describe-configs", all::describeConfigs);
+        cases.put("idempotent-producer-with-each-codec", all::codecs);
+        cases.put("producer-without-idempotence", all::withoutIdempotence);
+        cases.put("headers-and-nulls", all::headersAndNulls);
+        cases.put("large-batches", all::largeBatches);
+        cases.put("seek-and-offsets", all::seekAndOffsets);
+        cases.put("admin-list-offsets", all::listOffsets);
+        cases.put("group-with-eager-rebalance", () -> all.rebalance(RangeAssignor.class));
+        cases.put("group-with-cooperative-rebalance", () -> all.rebalance(CooperativeStickyAssignor.class));
+        cases.put("static-member-returns", all::staticMember);
+        cases.put("commits", all::commits);
+        cases.put("admin-groups", all::adminGroups);
+        System.out.println("version kafka-clients " + AppInfoParser.getVersion());
+        cases.forEach((name, run) -> {
+            try {
+                run.run();
+                System.out.println("pass " + name);
+            } catch (Throwable e) {
+                e.printStackTrace();
+                String why = e.toString().replaceAll("\\s+", " ");
+                System.out.println("fail " + name + ": " + why.substring(0, Math.min(300, why.length())));
+            }
+            System.out.flush();
+        });
+        System.out.println("end");
+        all.admin.close(PATIENCE);
+    }
+
+    // What the cases need.
+
+    private Properties settings(Map<String, Object> more) {
+        Properties all = new Properties();
+        all.put("bootstrap.servers", bootstrap);
+        all.putAll(more);
+        return all;
+    }
+
+    private static void equal(Object got, Object expect, String what) {
+        if (!Objects.deepEquals(got, expect)) {
+            throw new AssertionError(what + ": " + show(got) + ", not " + show(expect));
+        }
+    }
+
+    private static String show(Object value) {
+        return value instanceof byte[] bytes ? Arrays.toString(bytes) : String.valueOf(value);
+    }
+
+    private static <T> T get(Future<T> future) throws Exception {
+        try {
+            return future.get(PATIENCE.toSeconds(), java.util.concurrent.TimeUnit.SECONDS);
+        } catch (ExecutionException e) {
+            throw e.getCause() instanceof Exception cause ? cause : e;
+        }
+    }
+
+    private String create(String name, int partitions) throws Exception {
+        String topic = prefix + "-" + name;
+        get(admin.createTopics(List.of(new NewTopic(topic, partitions, replicas))).all());
+        return topic;
+    }
+
+    private KafkaProducer<byte[], byte[]> producer(Map<String, Object> more) {
+        return new KafkaProducer<>(settings(more), new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    private KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> more) {
+        Map<String, Object> all = new HashMap<>();
+        all.put("auto.offset.reset", "earliest");
+        all.put("enable.auto.commit", "false");
+        all.putAll(more);
+        return new KafkaConsumer<>(settings(all), new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    private KafkaConsumer<byte[], byte[]> member(String group, Map<String, Object> more) {
+        Map<String, Object> all = new HashMap<>(more);
+        all.put("group.id", group);
+        return consumer(all);
+    }
+
+    private static List<ConsumerRecord<byte[], byte[]>> read(KafkaConsumer<byte[], byte[]> consumer, int count) {
+        List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (records.size() < count && System.nanoTime() < deadline) {
+            consumer.poll(Duration.ofMillis(200)).forEach(records::add);
+        }
+        equal(records.size(), count, "records read");
+        return records;
+    }
+
+    private List<ConsumerRecord<byte[], byte[]>> readAll(String topic, int count) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(Map.of())) {
+            consumer.assign(List.of(new TopicPartition(topic, 0)));
+            return read(consumer, count);
+        }
+    }
+
+    private void fill(String topic, int partition, int count) throws Exception {
+        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of())) {
+            for (int i = 0; i < count; i++) {
+                get(producer.send(new ProducerRecord<>(topic, partition, null, null, ("v" + i).getBytes())));
+            }
+        }
+    }
+
+    // Admin.
+
+    private void topics() throws Exception {
+        String topic = create("topics", 3);
+        try {
+            create("topics", 3);
+            throw new AssertionError("made twice");
+        } catch (TopicExistsException expected) {
+            // As it should be.
+        }
+        TopicDescription found = get(admin.describeTopics(List.of(topic)).allTopicNames()).get(topic);
+        equal(found.partitions().size(), 3, "partitions");
+        equal(found.partitions().get(0).isr().size(), (int) replicas, "in sync");
+        equal(get(admin.listTopics().names()).contains(topic), true, "listed");
+        get(admin.deleteTopics(List.of(topic)).all());
+        equal(get(admin.listTopics().names()).contains(topic), false, "listed after its deletion");
+        try {
+            get(admin.describeTopics(List.of(topic)).allTopicNames());
+            throw new AssertionError("described after its deletion");
+        } catch (UnknownTopicOrPartitionException expected) {
+            // As it should be.
+        }
+    }
+
+    private void describeCluster() throws Exception {
+        var cluster = admin.describeCluster();
+        equal(get(cluster.nodes()).size(), bootstrap.split(",").length, "brokers");
+        equal(get(cluster.clusterId()).isEmpty(), false, "cluster id is empty");
+        equal(get(cluster.nodes()).contains(get(cluster.controller())), true, "the controller is one of them");
+    }
+
+    private void describeConfigs() throws Exception {
+        String topic = create("configs", 1);
+        ConfigResource ofTopic = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        ConfigResource ofBroker = new ConfigResource(ConfigResource.Type.BROKER, "1");
+        Map<ConfigResource, Config> found = get(admin.describeConfigs(List.of(ofTopic, ofBroker)).all());
+        equal(found.get(ofTopic).get("unclean.leader.election.enable").value(), "false", "of the topic");
+        equal(found.get(ofBroker).get("num.partitions").value(), "1", "of the broker");
+    }
+
+    private void listOffsets() throws Exception {
+        String topic = create("list-offsets", 1);
+        TopicPartition partition = new TopicPartition(topic, 0);
+        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of())) {
+            for (long atMs : new long[] {1000, 3000, 2000}) {
+                get(producer.send(new ProducerRecord<>(topic, 0, atMs, null, new byte[1])));
+            }
+        }
+        Map<OffsetSpec, Long> expected = new LinkedHashMap<>();
+        expected.put(OffsetSpec.earliest(), 0L);
+        expected.put(OffsetSpec.earliestLocal(), 0L);
+        expected.put(OffsetSpec.latest(), 3L);
+        expected.put(OffsetSpec.maxTimestamp(), 1L);
+        expected.put(OffsetSpec.forTimestamp(1500), 1L);
+        expected.put(OffsetSpec.forTimestamp(9000), -1L);
+        for (Map.Entry<OffsetSpec, Long> one : expected.entrySet()) {
+            var found = get(admin.listOffsets(Map.of(partition, one.getKey())).all()).get(partition);
+            equal(found.offset(), one.getValue(), one.getKey().getClass().getSimpleName());
+        }
+    }
+
+    private void adminGroups() throws Exception {
+        String topic = create("admin-groups", 1);
+        String group = prefix + "-admin-groups";
+        TopicPartition partition = new TopicPartition(topic, 0);
+        fill(topic, 0, 5);
+        try (KafkaConsumer<byte[], byte[]> member = member(group, Map.of())) {
+            member.subscribe(List.of(topic));
+            read(member, 5);
+            member.commitSync();
+            ConsumerGroupDescription found = get(admin.describeConsumerGroups(List.of(group)).all()).get(group);
+            equal(found.groupState(), GroupState.STABLE, "state");
+            equal(found.members().size(), 1, "members");
+            equal(found.members().iterator().next().assignment().topicPartitions(), Set.of(partition), "assigned");
+        }
+        Set<String> listed = get(admin.listGroups().all()).stream().map(g -> g.groupId()).collect(Collectors.toSet());
+        equal(listed.contains(group), true, "listed");
+        var offsets = get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata());
+        equal(offsets.get(partition).offset(), 5L, "its offset");
+        get(admin.alterConsumerGroupOffsets(group, Map.of(partition, new OffsetAndMetadata(3))).all());
+        offsets = get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata());
+        equal(offsets.get(partition).offset(), 3L, "its offset after it was moved");
+        get(admin.deleteConsumerGroups(List.of(group)).all());
+        listed = get(admin.listGroups().all()).stream().map(g -> g.groupId()).collect(Collectors.toSet());
+        equal(listed.contains(group), false, "listed after its deletion");
+    }
+
+    // Producer.
+
+    private void codecs() throws Exception {
+        for (String codec : List.of("none", "gzip", "snappy", "lz4", "zstd")) {
+            String topic = create("codec-" + codec, 1);
+            Map<String, Object> settings = Map.of("acks", "all", "compression.type", codec, "linger.ms", 20);
+            List<Future<RecordMetadata>> sent = new ArrayList<>();
+            try (KafkaProducer<byte[], byte[]> producer = producer(settings)) {
+                for (int i = 0; i < 1000; i++) {
+                    byte[] value = ("value ".repeat(20) + i).getBytes();
+                    sent.add(producer.send(new ProducerRecord<>(topic, ("key " + i).getBytes(), value)));
+                }
+            }
+            for (int i = 0; i < 1000; i++) {
+                equal(get(sent.get(i)).offset(), (long) i, codec + ": offset");
+            }
+            List<ConsumerRecord<byte[], byte[]>> records = readAll(topic, 1000);
+            for (int i = 0; i < 1000; i++) {
+                equal(records.get(i).key(), ("key " + i).getBytes(), codec + ": key");
+                equal(records.get(i).value(), ("value ".repeat(20) + i).getBytes(), codec + ": value");
+            }
+        }
+    }
+
+    private void withoutIdempotence() throws Exception {
+        for (String acks : List.of("0", "1", "all")) {
+            String topic = create("acks-" + acks, 1);
+            try (KafkaProducer<byte[], byte[]> producer = producer(Map.of("acks", acks, "enable.idempotence", "false"))) {
+                for (int i = 0; i < 100; i++) {
+                    get(producer.send(new ProducerRecord<>(topic, new byte[] {(byte) i})));
+                }
+            }
+            List<ConsumerRecord<byte[], byte[]>> records = readAll(topic, 100);
+            for (int i = 0; i < 100; i++) {
+                equal(records.get(i).value(), new byte[] {(byte) i}, "acks " + acks);
+            }
+        }
+    }
+
+    private void headersAndNulls() throws Exception {
+        String topic = create("headers", 1);
+        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of())) {
+            ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, 0, 1234L, null, "v".getBytes());
+            record.headers().add("a", "1".getBytes()).add("a", null).add("b", new byte[0]);
+            get(producer.send(record));
+            get(producer.send(new ProducerRecord<>(topic, "k".getBytes(), null)));
+            get(producer.send(new ProducerRecord<>(topic, new byte[0], new byte[0])));
+        }
+        List<ConsumerRecord<byte[], byte[]>> records = readAll(topic, 3);
+        equal(records.get(0).key(), null, "key");
+        equal(records.get(0).timestamp(), 1234L, "timestamp");
+        List<String> headers = new ArrayList<>();
+        records.get(0).headers().forEach(h -> headers.add(h.key() + "=" + show(h.value())));
+        equal(headers, List.of("a=[49]", "a=null", "b=[]"), "headers");
+        equal(records.get(1).value(), null, "value");
+        equal(records.get(2).key(), new byte[0], "empty key");
+        equal(records.get(2).value(), new byte[0], "empty value");
+    }
+
+    private void largeBatches() throws Exception {
+        String topic = create("large", 1);
+        Map<String, Object> settings =
+            Map.of("batch.size", 900_000, "linger.ms", 50, "max.request.size", 4_000_000);
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        try (KafkaProducer<byte[], byte[]> producer = producer(settings)) {
+            for (int i = 0; i < 5000; i++) {
+                sent.add(producer.send(new ProducerRecord<>(topic, new byte[2000])));
+            }
+            sent.add(producer.send(new ProducerRecord<>(topic, new byte[1_000_000])));
+            for (Future<RecordMetadata> one : sent) {
+                get(one);
+            }
+            try {
+                get(producer.send(new ProducerRecord<>(topic, new byte[2_000_000])));
+                throw new AssertionError("a record above the broker's limit was taken");
+            } catch (RecordTooLargeException expected) {
+                // As it should be.
+            }
+        }
+        equal(readAll(topic, 5001).get(5000).value().length, 1_000_000, "the last one's size");
+    }
+
+    // Consumer.
+
+    private void seekAndOffsets() throws Exception {
+        String topic = create("seek", 1);
+        TopicPartition partition = new TopicPartition(topic, 0);
+        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of())) {
+            for (long atMs = 1000; atMs <= 10_000; atMs += 1000) {
+                get(producer.send(new ProducerRecord<>(topic, 0, atMs, null, new byte[1])));
+            }
+        }
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(Map.of())) {
+            consumer.assign(List.of(partition));
+            equal(consumer.beginningOffsets(List.of(partition)), Map.of(partition, 0L), "beginning");
+            equal(consumer.endOffsets(List.of(partition)), Map.of(partition, 10L), "end");
+            for (long[] one : new long[][] {{0, 0}, {1000, 0}, {1001, 1}, {10_000, 9}}) {
+                OffsetAndTimestamp found = consumer.offsetsForTimes(Map.of(partition, one[0])).get(partition);
+                equal(found.offset(), one[1], "offset at " + one[0]);
+                equal(found.timestamp(), (one[1] + 1) * 1000, "time at " + one[0]);
+            }
+            equal(consumer.offsetsForTimes(Map.of(partition, 10_001L)).get(partition), null, "after the last");
+            consumer.seek(partition, 7);
+            equal(read(consumer, 3).get(0).offset(), 7L, "after a seek");
+            consumer.seekToBeginning(List.of(partition));
+            equal(read(consumer, 10).get(0).offset(), 0L, "after a seek to the beginning");
+            consumer.seekToEnd(List.of(partition));
+            equal(consumer.position(partition), 10L, "position at the end");
+            consumer.seek(partition, 99);
+            equal(read(consumer, 10).get(0).offset(), 0L, "after a seek too far, by auto.offset.reset");
+            equal(consumer.currentLag(partition).orElse(-1), 0L, "lag");
+            equal(consumer.partitionsFor(topic).size(), 1, "partitions");
+        }
+    }
+
+    private static void until(Collection<KafkaConsumer<byte[], byte[]>> members, BooleanSupplier done, String what) {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (!done.getAsBoolean()) {
+            if (System.nanoTime() > deadline) {
+                throw new AssertionError(what + ": not within " + PATIENCE);
+            }
+            members.forEach(member -> member.poll(Duration.ofMillis(50)));
+        }
+    }
+
+    private void rebalance(Class<?> assignor) throws Exception {
+        String topic = create(assignor.getSimpleName(), 4);
+        String group = prefix + "-" + assignor.getSimpleName();
+        Map<String, Object> settings = Map.of(
+            "partition.assignment.strategy", assignor.getName(), "heartbeat.interval.ms", 300);
+        try (KafkaConsumer<byte[], byte[]> first = member(group, settings)) {
+            first.subscribe(List.of(topic));
+            until(List.of(first), () -> first.assignment().size() == 4, "the first has all");
+            try (KafkaConsumer<byte[], byte[]> second = member(group, settings)) {
+                second.subscribe(List.of(topic));
+                BooleanSupplier share = () -> first.assignment().size() == 2 && second.assignment().size() == 2;
+                until(List.of(first, second), share, "both share");
+                Set<TopicPartition> all = new HashSet<>(first.assignment());
+                all.addAll(second.assignment());
+                equal(all.size(), 4, "partitions that somebody has");
+            }
+            until(List.of(first), () -> first.assignment().size() == 4, "the first has all again");
+        }
+    }
+
+    private void staticMember() throws Exception {
+        String topic = create("static", 2);
+        String group = prefix + "-static";
+        Map<String, Object> settings = Map.of("group.instance.id", "instance", "session.timeout.ms", 30_000);
+        Set<String> generations = new HashSet<>();
+        for (int life = 0; life < 2; life++) {
+            // A static member that closes does not leave: its next life finds the generation as it was.
+            try (KafkaConsumer<byte[], byte[]> member = member(group, settings)) {
+                member.subscribe(List.of(topic));
+                until(List.of(member), () -> member.assignment().size() == 2, "it has all");
+                generations.add(String.valueOf(member.groupMetadata().generationId()));
+                equal(member.groupMetadata().groupInstanceId(), Optional.of("instance"), "instance");
+            }
+        }
+        equal(generations.size(), 1, "generations " + generations);
+    }
+
+    private void commits() throws Exception {
+        String topic = create("commits", 2);
+        String group = prefix + "-commits";
+        TopicPartition zero = new TopicPartition(topic, 0);
+        TopicPartition one = new TopicPartition(topic, 1);
+        fill(topic, 0, 10);
+        try (KafkaConsumer<byte[], byte[]> member = member(group, Map.of())) {
+            member.subscribe(List.of(topic));
+            read(member, 10);
+            equal(member.committed(Set.of(zero)).get(zero), null, "before");
+            member.commitSync(Map.of(zero, new OffsetAndMetadata(4, Optional.of(0), "note")));
+            member.commitAsync();
+        }
+        try (KafkaConsumer<byte[], byte[]> alone = member(group, Map.of())) {
+            alone.assign(List.of(zero, one));
+            equal(alone.committed(Set.of(zero)).get(zero).offset(), 10L, "by commitAsync, which close waits for");
+            alone.commitSync(Map.of(zero, new OffsetAndMetadata(4, Optional.of(0), "note")));
+            OffsetAndMetadata found = alone.committed(Set.of(zero)).get(zero);
+            equal(found, new OffsetAndMetadata(4, Optional.of(0), "note"), "committed");
+        }
+        try (KafkaConsumer<byte[], byte[]> member = member(group, Map.of())) {
+            member.subscribe(List.of(topic));
+            equal(read(member, 6).get(0).offset(), 4L, "where the group goes on");
+        }
+    }
+}

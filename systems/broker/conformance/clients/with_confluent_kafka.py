@@ -1,0 +1,210 @@
+"""confluent-kafka: librdkafka of today, with its admin client."""
+
+import sys
+import time
+
+sys.path.insert(0, sys.path[0] + "/..")
+from cases import Cases, equal
+import confluent_kafka
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+cases = Cases()
+PATIENCE_S = 30
+admin = AdminClient({"bootstrap.servers": cases.bootstrap})
+
+
+def create(topic, partitions=1, **config):
+    new = NewTopic(topic, partitions, cases.replicas, config=config)
+    admin.create_topics([new])[topic].result(PATIENCE_S)
+    return topic
+
+
+def produce(topic, records, **settings):
+    """Sends, and returns where each landed. A record is the arguments of `Producer.produce`."""
+    offsets = []
+
+    def landed(error, message):
+        if error is not None:
+            raise KafkaException(error)
+        offsets.append(message.offset())
+
+    producer = Producer({"bootstrap.servers": cases.bootstrap, "acks": "all", **settings})
+    for record in records:
+        producer.produce(topic, on_delivery=landed, **record)
+        producer.poll(0)
+    equal(producer.flush(PATIENCE_S), 0, "not delivered:")
+    return offsets
+
+
+def read(consumer, count):
+    records, deadline = [], time.monotonic() + PATIENCE_S
+    while len(records) < count and time.monotonic() < deadline:
+        for message in consumer.consume(count - len(records), timeout=0.5):
+            if message.error():
+                raise KafkaException(message.error())
+            records.append(message)
+    return records
+
+
+def consumer_of(group, **settings):
+    return Consumer(
+        {
+            "bootstrap.servers": cases.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **settings,
+        }
+    )
+
+
+def read_all(topic, count):
+    consumer = consumer_of(cases.name("reader"))
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    records = read(consumer, count)
+    consumer.close()
+    return records
+
+
+@cases.case
+def topics_and_configs():
+    topic = create(cases.name("topics"), 3, **{"min.insync.replicas": "1"})
+    equal(len(admin.list_topics(timeout=PATIENCE_S).topics[topic].partitions), 3, "partitions")
+    try:
+        create(topic)
+        raise AssertionError("made twice")
+    except KafkaException as e:
+        equal(e.args[0].code(), KafkaError.TOPIC_ALREADY_EXISTS)
+    described = admin.describe_cluster(request_timeout=PATIENCE_S).result()
+    equal(len(described.nodes), len(cases.bootstrap.split(",")), "brokers")
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    settings = admin.describe_configs([resource])[resource].result(PATIENCE_S)
+    equal(settings["min.insync.replicas"].value, "1")
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    assert topic not in admin.list_topics(timeout=PATIENCE_S).topics
+
+
+@cases.case
+def idempotent_producer_with_each_codec():
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"]:
+        topic = create(cases.name(f"codec-{codec}"))
+        sent = [{"key": f"key {i}", "value": "value " * 20 + str(i)} for i in range(1000)]
+        settings = {"enable.idempotence": True, "compression.type": codec, "linger.ms": 20}
+        equal(produce(topic, sent, **settings), list(range(1000)), f"{codec}: offsets")
+        got = [(m.key().decode(), m.value().decode()) for m in read_all(topic, 1000)]
+        equal(got, [(r["key"], r["value"]) for r in sent], f"{codec}: records")
+
+
+@cases.case
+def headers_and_nulls():
+    topic = create(cases.name("headers"))
+    headers = [("a", b"1"), ("a", None), ("b", b"")]
+    produce(topic, [{"value": b"v", "headers": headers}, {"key": b"k", "value": None}, {"key": b"", "value": b""}])
+    got = [(m.key(), m.value(), m.headers()) for m in read_all(topic, 3)]
+    equal(got, [(None, b"v", headers), (b"k", None, None), (b"", b"", None)])
+
+
+@cases.case
+def large_records():
+    topic = create(cases.name("large"))
+    value = bytes(range(256)) * 3900
+    settings = {"message.max.bytes": 1_048_588}
+    equal(produce(topic, [{"value": value}] * 8, **settings), list(range(8)), "offsets")
+    equal([m.value() == value for m in read_all(topic, 8)], [True] * 8, "records")
+    try:
+        produce(topic, [{"value": bytes(1_200_000)}], **{"message.max.bytes": 4_000_000})
+        raise AssertionError("a record above the broker's limit was taken")
+    except KafkaException as e:
+        equal(e.args[0].code(), KafkaError.MSG_SIZE_TOO_LARGE)
+
+
+@cases.case
+def list_offsets():
+    topic = create(cases.name("times"))
+    produce(topic, [{"value": b"v", "timestamp": at_ms} for at_ms in [1000, 3000, 2000]])
+    partition = TopicPartition(topic, 0)
+    for spec, offset in [
+        (OffsetSpec.earliest(), 0),
+        (OffsetSpec.latest(), 3),
+        (OffsetSpec.max_timestamp(), 1),
+        (OffsetSpec.for_timestamp(1500), 1),
+        (OffsetSpec.for_timestamp(9000), -1),
+    ]:
+        found = admin.list_offsets({partition: spec})[partition].result(PATIENCE_S)
+        equal(found.offset, offset, f"{spec!r}")
+
+
+def cooperate(assignor):
+    topic, group = create(cases.name(assignor), 4), cases.name(assignor)
+    settings = {"partition.assignment.strategy": assignor}
+    first, second = consumer_of(group, **settings), consumer_of(group, **settings)
+    try:
+        first.subscribe([topic])
+
+        def until(condition, what):
+            deadline = time.monotonic() + PATIENCE_S
+            while not condition():
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{what}: not within {PATIENCE_S} s")
+                for member in [first, second]:
+                    try:
+                        member.poll(0.1)
+                    except RuntimeError:
+                        pass  # It left.
+
+        until(lambda: len(first.assignment()) == 4, "the first has all")
+        second.subscribe([topic])
+        until(lambda: len(first.assignment()) == len(second.assignment()) == 2, "both share")
+        equal({p.partition for p in first.assignment() + second.assignment()}, {0, 1, 2, 3}, "both have")
+        second.close()
+        until(lambda: len(first.assignment()) == 4, "the first has all again")
+    finally:
+        first.close()
+
+
+@cases.case
+def group_with_eager_rebalance():
+    cooperate("range")
+
+
+@cases.case
+def group_with_cooperative_rebalance():
+    cooperate("cooperative-sticky")
+
+
+@cases.case
+def groups_and_their_offsets():
+    topic, group = create(cases.name("groups")), cases.name("groups")
+    produce(topic, [{"value": b"v"}] * 5)
+    consumer = consumer_of(group)
+    consumer.subscribe([topic])
+    read(consumer, 5)
+    consumer.commit(asynchronous=False)
+    equal([p.offset for p in consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)], [5], "committed")
+    described = admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
+    equal((described.state.name, len(described.members)), ("STABLE", 1), "described")
+    consumer.close()
+    listed = admin.list_consumer_groups().result(PATIENCE_S)
+    assert group in [g.group_id for g in listed.valid], listed.errors
+    asked = ConsumerGroupTopicPartitions(group)
+    found = admin.list_consumer_group_offsets([asked])[group].result(PATIENCE_S)
+    equal([p.offset for p in found.topic_partitions], [5], "offsets listed")
+    moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 2)])
+    admin.alter_consumer_group_offsets([moved])[group].result(PATIENCE_S)
+    consumer = consumer_of(group)
+    consumer.subscribe([topic])
+    equal([m.offset() for m in read(consumer, 3)], [2, 3, 4], "from where it was moved to")
+    consumer.close()
+    admin.delete_consumer_groups([group])[group].result(PATIENCE_S)
+    assert group not in [g.group_id for g in admin.list_consumer_groups().result(PATIENCE_S).valid]
+
+
+version = f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"
+cases.run(f"confluent-kafka {version}")

@@ -1,0 +1,127 @@
+"""Kafka's own command-line tools, as an operator calls them. Their jars' class path comes in CLASSPATH."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, sys.path[0] + "/..")
+from cases import Cases, equal
+
+cases = Cases()
+# A virtual machine takes seconds to start on a busy machine.
+PATIENCE_S = 60
+JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+TOOLS = "org.apache.kafka.tools"
+
+
+def tool(name, *arguments, stdin="", server="--bootstrap-server"):
+    command = [*JAVA, f"{TOOLS}.{name}", server, cases.bootstrap, *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE_S, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{name} {' '.join(arguments)}: {done.stdout[-300:]} {done.stderr[-300:]}")
+    return done.stdout
+
+
+def create(name, partitions=1):
+    topic = cases.name(name)
+    tool(
+        "TopicCommand", "--create", "--topic", topic, "--partitions", str(partitions),
+        "--replication-factor", str(cases.replicas),
+    )  # fmt: skip
+    return topic
+
+
+def columns(table, name):
+    """The rows of a table of words, each as a dictionary, whose column `TOPIC` says `name`."""
+    lines = [line.split() for line in table.splitlines() if line.strip()]
+    head = next(line for line in lines if "TOPIC" in line)
+    return [row for row in (dict(zip(head, line)) for line in lines) if row.get("TOPIC") == name]
+
+
+@cases.case
+def topics():
+    topic = create("topics", 3)
+    described = tool("TopicCommand", "--describe", "--topic", topic)
+    assert re.search(rf"ReplicationFactor: {cases.replicas}\b", described), described
+    equal(len(re.findall(r"Leader: \d+", described)), 3, "leaders")
+    assert topic in tool("TopicCommand", "--list").split()
+    equal(tool("TopicCommand", "--describe", "--under-replicated-partitions").strip(), "", "under-replicated")
+    tool("TopicCommand", "--delete", "--topic", topic)
+    assert topic not in tool("TopicCommand", "--list").split()
+
+
+@cases.case
+def console_producer_and_consumer():
+    topic = create("console")
+    lines = [f"key {i}\tvalue {i}" for i in range(200)]
+    tool(
+        "ConsoleProducer", "--topic", topic, "--reader-property", "parse.key=true", "--compression-codec", "zstd",
+        stdin="\n".join(lines) + "\n",
+    )  # fmt: skip
+    got = tool(
+        "consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--max-messages", "200",
+        "--formatter-property", "print.key=true", "--timeout-ms", "20000",
+    )  # fmt: skip
+    equal(got.splitlines(), lines)
+
+
+@cases.case
+def groups_and_offsets():
+    topic, group = create("groups"), cases.name("groups")
+    tool("ConsoleProducer", "--topic", topic, stdin="a\nb\nc\n")
+    got = tool(
+        "consumer.ConsoleConsumer", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "2",
+        "--timeout-ms", "20000",
+    )  # fmt: skip
+    equal(got.split(), ["a", "b"])
+    groups = "consumer.group.ConsumerGroupCommand"
+    (row,) = columns(tool(groups, "--describe", "--group", group), topic)
+    equal((row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"]), ("2", "3", "1"), "described")
+    assert group in tool(groups, "--list").split()
+    state = tool(groups, "--describe", "--group", group, "--state")
+    assert "Empty" in state, state
+    (row,) = columns(
+        tool(groups, "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"), topic
+    )
+    equal(row["NEW-OFFSET"], "0", "after the reset")
+    tool(groups, "--delete", "--group", group)
+    assert group not in tool(groups, "--list").split()
+
+
+@cases.case
+def get_offsets():
+    topic = create("offsets", 2)
+    tool("ConsoleProducer", "--topic", topic, stdin="a\n" * 5)
+    for at, expect in [("latest", 5), ("earliest", 0)]:
+        lines = tool("GetOffsetShell", "--topic", topic, "--time", at).split()
+        equal(len(lines), 2, f"{at}: partitions")
+        equal(sum(int(line.split(":")[2]) for line in lines), expect, at)
+    # Partitions without records have no such offset, and are left out.
+    assert tool("GetOffsetShell", "--topic", topic, "--time", "max-timestamp").startswith(f"{topic}:")
+
+
+@cases.case
+def verifiable_producer_and_consumer():
+    topic, group = create("verifiable", 2), cases.name("verifiable")
+    produced = tool("VerifiableProducer", "--topic", topic, "--max-messages", "1000", "--acks", "-1")
+    events = [json.loads(line) for line in produced.splitlines()]
+    equal(sum(e["name"] == "producer_send_success" for e in events), 1000, "acknowledged")
+    consumed = tool(
+        "VerifiableConsumer", "--topic", topic, "--group-id", group, "--max-messages", "1000",
+        "--reset-policy", "earliest",
+    )  # fmt: skip
+    events = [json.loads(line) for line in consumed.splitlines()]
+    equal(sum(e["count"] for e in events if e["name"] == "records_consumed"), 1000, "consumed")
+    assert all(e["success"] for e in events if e["name"] == "offsets_committed"), "a commit failed"
+
+
+@cases.case
+def broker_api_versions():
+    told = tool("BrokerApiVersionsCommand")
+    equal(len(re.findall(r"id: \d+ ", told)), len(cases.bootstrap.split(",")), "brokers")
+
+
+jar = next(entry for entry in os.environ["CLASSPATH"].split(":") if "/kafka-tools-" in entry)
+cases.run("kafka-tools " + re.search(r"kafka-tools-(.*)\.jar", jar).group(1))

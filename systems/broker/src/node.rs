@@ -136,7 +136,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn start(config: BrokerConfig, now_ns: u64, env: &mut dyn Env) -> Result<Running, Fatal> {
+    pub(crate) fn start(config: BrokerConfig, now_ns: u64, env: &mut dyn Env) -> Result<Running, Fatal> {
         // Positive, for -1 is "no epoch" on the wire.
         let incarnation = Incarnation((env.random_u64("incarnation") >> 1) as i64);
         let quorum = Quorum::open(&config, env, now_ns)?;
@@ -158,7 +158,7 @@ impl Running {
         })
     }
 
-    fn take_in(&mut self, event: Event, cx: &mut Cx<'_>) {
+    pub(crate) fn take_in(&mut self, event: Event, cx: &mut Cx<'_>) {
         match event {
             Event::Start => unreachable!("handled before"),
             Event::Accepted { conn, peer } => {
@@ -209,7 +209,7 @@ impl Running {
         self.coordinators.forget(conn);
     }
 
-    fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+    pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
         self.quorum_is_due = true;
         for _ in 0..MAX_ROUNDS {
             self.work_on_requests(cx);

@@ -358,7 +358,7 @@ impl Running {
         from_offset: i64,
         records: &Bytes,
     ) -> Vec<FetchResponseAbortedTransaction> {
-        let Some(replica) = self.replicas.get(key) else { return Vec::new() };
+        let Some(replica) = self.replicas.get(key).filter(|_| !records.is_empty()) else { return Vec::new() };
         let mut end_offset = from_offset;
         let mut rest = &records[..];
         while let Ok(header) = BatchHeader::parse(rest) {
@@ -435,3 +435,6 @@ fn topic_of(image: &Image, version: i16, name: &str, id: riprap_protocol::Uuid) 
         image.topic_id(name)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The wire format of messages.
 //!
 //! ```text
-//! message = version:u8 kind:u8 term:u64 fields        numbers big-endian, no padding, nothing after the last field
+//! message = version:u8 kind:u8 term:u64 asked_ns:u64 fields        numbers big-endian, no padding, nothing after the last field
 //! append  = prev_index:u64 prev_term:u64 commit:u64 count:u32 { term:u64 length:u32 payload }*
 //! chunk   = last_index:u64 last_term:u64 total_bytes:u64 offset:u64 length:u32 data
 //! ```
@@ -20,7 +20,7 @@ pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
 /// Terms and indices above this are nonsense: no cluster lives that long, and sums below it cannot overflow.
 const MAX_NUMBER: u64 = 1 << 62;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// An entry's bytes beside its payload.
 const ENTRY_HEADER_BYTES: usize = 12;
@@ -77,6 +77,7 @@ impl Message {
         out.put_u8(VERSION);
         out.put_u8(kind(&self.body));
         out.put_u64(self.term.0);
+        out.put_u64(self.asked_ns);
         match &self.body {
             Body::PreVote { last_index, last_term } | Body::Vote { last_index, last_term } => {
                 out.put_u64(last_index.0);
@@ -128,11 +129,12 @@ impl Message {
         }
         let kind = input.try_get_u8()?;
         let term = Term(number(&mut input)?);
+        let asked_ns = number(&mut input)?;
         let body = decode_body(kind, &mut input)?;
         if !input.is_empty() {
             return Err(DecodeError::TrailingBytes(input.len()));
         }
-        Ok(Message { term, body })
+        Ok(Message { term, asked_ns, body })
     }
 
     fn encoded_size_estimate(&self) -> usize {

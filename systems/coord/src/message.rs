@@ -8,6 +8,11 @@ use bytes::Bytes;
 pub struct Message {
     /// The sender's term when it wrote the message.
     pub term: Term,
+    /// When it was asked, by the clock of the leader who asks: of an append or a chunk, and repeated by the answer to it.
+    /// 0 in the messages of elections. Units: nanoseconds.
+    ///
+    /// An answer proves that its sender followed the leader then, and not when it arrives.
+    pub asked_ns: u64,
     /// What it says.
     pub body: Body,
 }

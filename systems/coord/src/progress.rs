@@ -11,7 +11,8 @@ pub(crate) struct Progress {
     /// The next entry to send.
     pub(crate) next_index: Index,
     pub(crate) flow: Flow,
-    /// When it last answered an append or a chunk of this term: proof that both directions work.
+    /// When it was sent the last append or chunk of this term that it answered: proof that both directions work, and that
+    /// it followed this leader at that time or later.
     pub(crate) heard_ns: u64,
     /// It is time to say something, if only that the leader lives.
     pub(crate) heartbeat_due: bool,

@@ -37,6 +37,8 @@ pub struct Raft {
     pub(crate) beat_at_ns: u64,
     /// When this term's leader was last heard.
     pub(crate) leader_heard_ns: Option<u64>,
+    /// When the message that is being worked on was asked; see [`Message::asked_ns`].
+    answers_ns: u64,
     /// A snapshot that is arriving.
     pub(crate) incoming: Option<IncomingSnapshot>,
     pub(crate) snapshot: Option<Snapshot>,
@@ -109,6 +111,7 @@ impl Raft {
             election_at_ns: 0,
             beat_at_ns: 0,
             leader_heard_ns: None,
+            answers_ns: 0,
             incoming: None,
             snapshot_unsaved: false,
             snapshot_undelivered: found.snapshot.is_some(),
@@ -138,8 +141,9 @@ impl Raft {
             env.log(LogLevel::Warn, format_args!("raft: ignores a message from {from}, which is no peer"));
             return;
         }
-        let term = message.term;
-        match message.body {
+        let Message { term, asked_ns, body } = message;
+        self.answers_ns = asked_ns;
+        match body {
             Body::PreVote { last_index, last_term } => {
                 self.on_pre_vote(now_ns, from, term, (last_term, last_index));
             }
@@ -161,21 +165,22 @@ impl Raft {
                 }
             }
             Body::AppendAccepted { match_index } => {
-                if self.hears_follower(now_ns, from, term, env) {
+                if self.hears_follower(now_ns, from, term, asked_ns, env) {
                     self.on_accepted(from, match_index, env);
                 }
             }
             Body::AppendRejected { prev_index, hint_index, hint_term } => {
-                if self.hears_follower(now_ns, from, term, env) {
+                if self.hears_follower(now_ns, from, term, asked_ns, env) {
                     self.on_rejected(from, prev_index, hint_index, hint_term);
                 }
             }
             Body::SnapshotProgress { last_index, offset } => {
-                if self.hears_follower(now_ns, from, term, env) {
+                if self.hears_follower(now_ns, from, term, asked_ns, env) {
                     self.on_snapshot_progress(from, last_index, offset);
                 }
             }
         }
+        self.answers_ns = 0;
     }
 
     /// Does what is due. Harmless when nothing is.
@@ -272,7 +277,7 @@ impl Raft {
         }
         assert!(!self.must_persist(), "each round of persisting leads to fewer changes");
         self.advance_leader_commit();
-        for message in self.messages_to_followers() {
+        for message in self.messages_to_followers(now_ns) {
             self.outbox.0.push(message);
         }
         Ok(self.ready(&proof))
@@ -398,7 +403,7 @@ impl Raft {
     }
 
     pub(crate) fn send(&mut self, to: NodeId, body: Body) {
-        self.outbox.0.push((to, Message { term: self.hard.term, body }));
+        self.outbox.0.push((to, Message { term: self.hard.term, asked_ns: self.answers_ns, body }));
     }
 
     /// Notes a change of role for the application, if there is one.

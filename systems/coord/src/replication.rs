@@ -183,6 +183,7 @@ impl Raft {
         now_ns: u64,
         from: NodeId,
         term: Term,
+        asked_ns: u64,
         env: &mut dyn Env,
     ) -> bool {
         if term > self.hard.term {
@@ -193,7 +194,8 @@ impl Raft {
             return false;
         }
         let Some(progress) = self.progress(from) else { return false };
-        progress.heard_ns = now_ns;
+        // Not when the answer arrives: it may have been on its way while its sender voted for another leader.
+        progress.heard_ns = progress.heard_ns.max(asked_ns.min(now_ns));
         true
     }
 
@@ -272,7 +274,7 @@ impl Raft {
     }
 
     /// What the followers are to be told now.
-    pub(crate) fn messages_to_followers(&mut self) -> Vec<(NodeId, Message)> {
+    pub(crate) fn messages_to_followers(&mut self, now_ns: u64) -> Vec<(NodeId, Message)> {
         let State::Leader(leadership) = &mut self.state else { return Vec::new() };
         let term = self.hard.term;
         let source = Source {
@@ -283,7 +285,7 @@ impl Raft {
         };
         let mut messages = Vec::new();
         for (id, progress) in &mut leadership.followers {
-            source.feed(progress, &mut |body| messages.push((*id, Message { term, body })));
+            source.feed(progress, &mut |body| messages.push((*id, Message { term, asked_ns: now_ns, body })));
         }
         messages
     }

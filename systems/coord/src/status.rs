@@ -59,6 +59,6 @@ pub struct FollowerStatus {
     pub inflight_messages: usize,
     /// A snapshot is on its way to it: its last entry.
     pub snapshot_index: Option<Index>,
-    /// When it last answered.
+    /// When it was sent what it answered last.
     pub heard_ns: u64,
 }

@@ -3,7 +3,8 @@
 //!
 //! `C`, `A` and `B` below are n1, n2 and n3, in the order in which they are preferred as leaders.
 
-use crate::stage::{OFFSETS_TOPIC, Stage, TOPIC, at, fetched, fetches, to_controller};
+use crate::stage::{OFFSETS_TOPIC, Stage, TOPIC, at, fetched, fetches, raft, to_controller};
+use crate::world::MS;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::*;
 use riprap_protocol::records::BatchBuilder;
@@ -139,6 +140,36 @@ fn a_coordinator_out_of_touch_does_not_answer() {
     stage.commit_acked(1, 5);
     (2..=5).for_each(|other| stage.world.cut(at(1), at(other)));
     stage.until_leader(2);
+    stage.commit_acked(2, 6);
+    let told = stage.committed(1);
+    assert!(told.is_err() || told == Ok(6), "6 was committed, {told:?} is told");
+}
+
+/// Nor does it if the controller that it is in touch with may have been replaced: a controller does not live on what was
+/// said long ago.
+///
+/// What the voters say reaches n5, the controller, ever later; then n5 and C are cut off together. The others elect a
+/// controller, and that a leader in C's place, while n5 would still hear, late, that it is one.
+#[test]
+fn a_coordinator_in_touch_with_an_old_controller_does_not_answer() {
+    const LATE_NS: u64 = 1800 * MS;
+    let mut stage = Stage::new(OFFSETS_TOPIC, |config| {
+        // The same for all, and as a cluster has them that nobody configured.
+        config.election_timeout_ms = 600;
+        config.session_timeout_ms = 2000;
+        config.heartbeat_interval_ms = 300;
+    });
+    assert_eq!(stage.controller(5), 5, "n5 is the controller");
+    stage.commit_acked(1, 5);
+    for step in 1..=10 {
+        (1..=4).for_each(|voter| stage.world.delay(raft(voter, 5), LATE_NS * step / 10));
+        stage.run_ms(400);
+    }
+    for other in 2..=4 {
+        stage.world.cut(at(1), at(other));
+        stage.world.hold(raft(5, other));
+    }
+    stage.until("n2 leads", |stage| stage.describe(4, OFFSETS_TOPIC).partitions[0].leader_id == 2);
     stage.commit_acked(2, 6);
     let told = stage.committed(1);
     assert!(told.is_err() || told == Ok(6), "6 was committed, {told:?} is told");

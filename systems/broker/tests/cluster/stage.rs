@@ -214,6 +214,12 @@ impl Stage {
         response.topics[0].clone()
     }
 
+    /// The controller, as far as a broker knows.
+    pub(crate) fn controller(&mut self, broker: i32) -> i32 {
+        let request = MetadataRequest { topics: Some(Vec::new()), ..Default::default() };
+        self.ask(broker, METADATA_VERSION, request).expect("brokers describe the cluster").controller_id
+    }
+
     pub(crate) fn state(&mut self) -> State {
         let topic = self.describe(CONTROLLER, self.topic);
         let Some(partition) = topic.partitions.first() else {
@@ -408,4 +414,9 @@ pub(crate) fn fetched(leader: i32, follower: i32) -> Flow {
 /// What a broker tells and asks the controller.
 pub(crate) fn to_controller(broker: i32) -> Flow {
     Flow::requests(at(broker), at(CONTROLLER), Line::Other)
+}
+
+/// What one voter of the metadata quorum says to another.
+pub(crate) fn raft(from: i32, to: i32) -> Flow {
+    Flow::requests(at(from), at(to), Line::Quorum)
 }

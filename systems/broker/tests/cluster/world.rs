@@ -109,6 +109,8 @@ pub(crate) struct World {
     /// From, to.
     cuts: BTreeSet<(At, At)>,
     holds: Vec<Hold>,
+    /// Flows that take so much longer.
+    delays: Vec<(Flow, u64)>,
     pub(crate) steps: u64,
     /// A rolling hash of all that happened.
     pub(crate) trace: u64,
@@ -127,6 +129,7 @@ impl World {
             sequence: 0,
             cuts: BTreeSet::new(),
             holds: Vec::new(),
+            delays: Vec::new(),
             steps: 0,
             trace: seed,
         }
@@ -247,12 +250,19 @@ impl World {
     pub(crate) fn heal(&mut self) {
         self.cuts.clear();
         self.holds.clear();
+        self.delays.clear();
     }
 
     /// Holds a flow back; what goes the other way arrives. What is held arrives after the release, even if its connection
     /// was given up in the meantime, as what waits in a socket does.
     pub(crate) fn hold(&mut self, flow: Flow) {
         self.holds.push(Hold { flow, pipes_below: usize::MAX });
+    }
+
+    /// All that is sent in this flow from now on takes so much longer.
+    pub(crate) fn delay(&mut self, flow: Flow, by_ns: u64) {
+        self.delays.retain(|(other, _)| *other != flow);
+        self.delays.push((flow, by_ns));
     }
 
     /// As [`hold`](World::hold), but what is sent on a connection that is opened from now on arrives.
@@ -264,11 +274,14 @@ impl World {
         self.holds.retain(|hold| hold.flow != flow);
     }
 
-    fn is_held(&self, pipe: usize, from: At, to: At, end: usize) -> bool {
-        self.pipes[pipe].line.is_some_and(|line| {
-            let flow = Flow { from, to, line, is_answer: end == 0 };
-            self.holds.iter().any(|hold| hold.holds(flow, pipe))
-        })
+    fn flow_of(&self, pipe: usize, to_end: usize) -> Option<Flow> {
+        let Pipe { ends, line, .. } = &self.pipes[pipe];
+        Some(Flow { from: ends[1 - to_end].0, to: ends[to_end].0, line: (*line)?, is_answer: to_end == 0 })
+    }
+
+    fn is_held(&self, pipe: usize, to_end: usize) -> bool {
+        let flow = self.flow_of(pipe, to_end);
+        flow.is_some_and(|flow| self.holds.iter().any(|hold| hold.holds(flow, pipe)))
     }
 
     fn is_cut(&self, from: At, to: At) -> bool {
@@ -291,7 +304,10 @@ impl World {
         if let (Parcel::Bytes(bytes), None) = (&parcel, self.pipes[pipe].line) {
             self.pipes[pipe].line = Line::of(bytes);
         }
-        let arrives_ns = (self.now_ns + self.delay_ns()).max(self.pipes[pipe].last_ns[to_end]);
+        let delayed =
+            |flow: Flow| self.delays.iter().find(|(other, _)| *other == flow).map_or(0, |(_, by)| *by);
+        let by_ns = self.flow_of(pipe, to_end).map_or(0, delayed);
+        let arrives_ns = (self.now_ns + self.delay_ns() + by_ns).max(self.pipes[pipe].last_ns[to_end]);
         self.pipes[pipe].last_ns[to_end] = arrives_ns;
         self.pipes[pipe].to[to_end].push_back(parcel);
         self.at(arrives_ns, Happening::Arrive { pipe, end: to_end });
@@ -365,7 +381,7 @@ impl World {
                     self.at(self.now_ns + RETRANSMIT_NS, happening);
                     return;
                 }
-                if self.is_held(pipe, from, to, end) {
+                if self.is_held(pipe, end) {
                     self.at(self.now_ns + HELD_NS, happening);
                     return;
                 }

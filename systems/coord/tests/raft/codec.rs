@@ -57,7 +57,7 @@ fn message() -> impl Strategy<Value = Message> {
         chunk(),
         (index(), number()).prop_map(|(last_index, offset)| Body::SnapshotProgress { last_index, offset }),
     ];
-    (term(), body).prop_map(|(term, body)| Message { term, body })
+    (term(), number(), body).prop_map(|(term, asked_ns, body)| Message { term, asked_ns, body })
 }
 
 proptest! {
@@ -103,13 +103,13 @@ fn check(bytes: &str, expect: DecodeError) {
 
 #[test]
 fn says_what_is_wrong() {
-    let append = "01 05 0000000000000001 0000000000000000 0000000000000000 0000000000000000";
+    let append = "02 05 0000000000000001 0000000000000000 0000000000000000 0000000000000000 0000000000000000";
     check("", DecodeError::Truncated { missing: 1 });
-    check("02", DecodeError::UnknownVersion(2));
-    check("01 0a 0000000000000001", DecodeError::UnknownKind(10));
-    check("01 04 0000000000000001 02", DecodeError::BadFlag(2));
-    check("01 04 0000000000000001 01 ff", DecodeError::TrailingBytes(1));
-    check("01 04 ffffffffffffffff 01", DecodeError::NumberTooLarge(u64::MAX));
+    check("03", DecodeError::UnknownVersion(3));
+    check("02 0a 0000000000000001 0000000000000000", DecodeError::UnknownKind(10));
+    check("02 04 0000000000000001 0000000000000000 02", DecodeError::BadFlag(2));
+    check("02 04 0000000000000001 0000000000000000 01 ff", DecodeError::TrailingBytes(1));
+    check("02 04 ffffffffffffffff 01", DecodeError::NumberTooLarge(u64::MAX));
     // A count that would reserve gigabytes.
     check(&format!("{append} ffffffff"), DecodeError::Truncated { missing: 0xffff_ffff * 12 });
     check(
@@ -117,7 +117,7 @@ fn says_what_is_wrong() {
         DecodeError::Truncated { missing: 0xffff_ffff },
     );
     check(
-        "01 08 0000000000000001 0000000000000001 0000000000000001 0000000000000002 0000000000000001 00000002 0000",
+        "02 08 0000000000000001 0000000000000000 0000000000000001 0000000000000001 0000000000000002 0000000000000001 00000002 0000",
         DecodeError::ChunkOutside { offset: 1, len: 2, total_bytes: 2 },
     );
 }
@@ -127,7 +127,11 @@ fn payloads_have_a_limit() {
     let message = |len: usize| {
         let entry = Entry { index: Index(1), term: Term(1), payload: Bytes::from(vec![0; len]) };
         let (prev_index, prev_term, commit) = (Index(0), Term(0), Index(0));
-        Message { term: Term(1), body: Body::Append { prev_index, prev_term, commit, entries: vec![entry] } }
+        Message {
+            term: Term(1),
+            asked_ns: 0,
+            body: Body::Append { prev_index, prev_term, commit, entries: vec![entry] },
+        }
     };
     assert!(Message::decode(message(MAX_PAYLOAD_BYTES).encode()).is_ok());
     let too_long = MAX_PAYLOAD_BYTES + 1;

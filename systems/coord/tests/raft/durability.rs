@@ -150,7 +150,7 @@ fn run(fail_at: Option<u64>) -> Stop {
         now_ns += 1_000 * MS;
         match step {
             Step::Hear(from, term, body) => {
-                raft.step(now_ns, from, Message { term: Term(term), body }, &mut env);
+                raft.step(now_ns, from, Message { term: Term(term), asked_ns: now_ns, body }, &mut env);
             }
             Step::Compact(upto) => {
                 let state = Bytes::from(format!("state at {upto}"));
@@ -237,7 +237,7 @@ fn a_power_failure_at_any_operation_loses_nothing_that_was_settled() {
             let (last, term) = (status.last_index.0, found.log.last().map_or(0, |entry| entry.term.0));
             if last > 0 && term > 0 {
                 let body = append((last, term), 0, &[(last + 1, 20)]);
-                raft.step(MS, C, Message { term: Term(20), body }, &mut env);
+                raft.step(MS, C, Message { term: Term(20), asked_ns: 0, body }, &mut env);
                 raft.settle(MS, &mut env).expect("the disk works");
                 assert_eq!(raft.last_index(), Index(last + 1), "{what}");
             }

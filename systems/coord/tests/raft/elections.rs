@@ -219,6 +219,20 @@ fn check_leader_is_replaced(what: &str, to_followers: bool, from_followers: bool
     assert_eq!(cluster.raft(old).leader(), cluster.leader());
 }
 
+/// An answer says that its sender followed when it was asked, not that it still does when the answer arrives.
+#[test]
+fn late_answers_keep_no_leader() {
+    for (late_ms, leads) in [(0, true), (60, true), (99, false), (500, false)] {
+        let mut one = One::new(config());
+        one.win(B);
+        let asked_ns = one.now_ns;
+        one.now_ns += late_ms * MS;
+        one.hear_late(B, 1, asked_ns, accepted(1));
+        one.wait(20 * MS);
+        assert_eq!(one.raft.is_leader(), leads, "{late_ms} ms late");
+    }
+}
+
 #[test]
 fn a_leader_that_hears_no_majority_steps_down() {
     check_leader_is_replaced("cut off", true, true);

@@ -42,7 +42,12 @@ impl One {
     }
 
     pub(crate) fn hear(&mut self, from: NodeId, term: u64, body: Body) {
-        self.raft.step(self.now_ns, from, Message { term: Term(term), body }, &mut self.env);
+        self.hear_late(from, term, self.now_ns, body);
+    }
+
+    /// Hears what was asked at `asked_ns`, or answers what was.
+    pub(crate) fn hear_late(&mut self, from: NodeId, term: u64, asked_ns: u64, body: Body) {
+        self.raft.step(self.now_ns, from, Message { term: Term(term), asked_ns, body }, &mut self.env);
     }
 
     pub(crate) fn settle(&mut self) -> Ready {

@@ -1,4 +1,7 @@
 //! A client that keeps offsets, and complains when they are not what it committed.
+//!
+//! It also asks brokers that do not coordinate its group as far as it knows: one that did until lately may believe that
+//! it still does.
 
 use crate::clients::{Io, TOPIC, Work};
 use crate::history::History;
@@ -10,6 +13,9 @@ use std::rc::Rc;
 
 const GROUP: &str = "g";
 
+/// A broker that need not be the coordinator is asked in one of so many reads.
+const ANYBODY_ONE_IN: u64 = 3;
+
 /// Commits rising offsets for a group of its own, and reads them back.
 pub(crate) struct Committer {
     history: Rc<RefCell<History>>,
@@ -17,16 +23,19 @@ pub(crate) struct Committer {
     is_busy: bool,
     pause_until_ns: u64,
     next: i64,
-    acked: Option<i64>,
-    /// Commits of which nothing is known: any of them may come true late.
+    /// What was committed last, by what it was told: of commits and of reads.
+    known: Option<i64>,
+    /// Commits of which nothing is known: any of them may come true late, once.
     in_doubt: Vec<i64>,
 }
 
 pub(crate) enum CommitterCall {
     Find,
     Commit(i64),
-    /// With what was acknowledged when it was sent.
-    Fetch(Option<i64>),
+    /// Says whether it went to the coordinator.
+    Fetch {
+        is_sure: bool,
+    },
 }
 
 impl Committer {
@@ -37,8 +46,28 @@ impl Committer {
             is_busy: false,
             pause_until_ns: 0,
             next: 0,
-            acked: None,
+            known: None,
             in_doubt: Vec::new(),
+        }
+    }
+
+    fn fetched(&mut self, offset: i64) {
+        let expected = self.known.unwrap_or(-1);
+        let mut history = self.history.borrow_mut();
+        history.fetched_offsets += 1;
+        if offset == expected {
+            return;
+        }
+        match self.in_doubt.iter().position(|doubted| *doubted == offset) {
+            // Whoever was told so relies on it: what was committed before is never told again.
+            Some(at) => {
+                self.in_doubt.remove(at);
+                self.known = Some(offset);
+            }
+            None => history.violation(format!(
+                "offset {expected} was committed, {offset} is fetched; in doubt: {:?}",
+                self.in_doubt
+            )),
         }
     }
 
@@ -77,7 +106,12 @@ impl Work for Committer {
                 topics: Some(vec![topic]),
                 ..Default::default()
             };
-            self.is_busy = io.send(to, 5, &request, CommitterCall::Fetch(self.acked));
+            let is_sure = !io.draws.next_u64("whom").is_multiple_of(ANYBODY_ONE_IN);
+            let to = if is_sure { to } else { io.any_broker() };
+            self.is_busy = io.send(to, 5, &request, CommitterCall::Fetch { is_sure });
+            if !is_sure {
+                return;
+            }
         }
         if !self.is_busy {
             self.failed(io.now_ns);
@@ -87,7 +121,10 @@ impl Work for Committer {
     fn done(&mut self, io: &mut Io<'_, CommitterCall>, done: Done<CommitterCall>) {
         self.is_busy = false;
         match (done.call, done.frame) {
-            (CommitterCall::Find, None) | (CommitterCall::Fetch(_), None) => self.failed(io.now_ns),
+            (CommitterCall::Find, None) | (CommitterCall::Fetch { is_sure: true }, None) => {
+                self.failed(io.now_ns)
+            }
+            (CommitterCall::Fetch { is_sure: false }, None) => {}
             (CommitterCall::Find, Some(frame)) => {
                 let (_, found) =
                     decode_response::<FindCoordinatorRequest>(frame, 3).expect("brokers answer well");
@@ -102,32 +139,22 @@ impl Work for Committer {
                 let (_, response) =
                     decode_response::<OffsetCommitRequest>(frame, 7).expect("brokers answer well");
                 if response.topics[0].partitions[0].error_code.is_none() {
-                    self.acked = Some(offset);
+                    self.known = Some(offset);
                     self.history.borrow_mut().commits_acked += 1;
                 } else {
                     self.in_doubt.push(offset);
                     self.failed(io.now_ns);
                 }
             }
-            (CommitterCall::Fetch(acked), Some(frame)) => {
+            (CommitterCall::Fetch { is_sure }, Some(frame)) => {
                 let (_, response) =
                     decode_response::<OffsetFetchRequest>(frame, 5).expect("brokers answer well");
                 let partition = response.topics.first().and_then(|topic| topic.partitions.first());
                 let code = partition.map_or(response.error_code, |p| p.error_code);
                 match partition.filter(|_| code.is_none() && response.error_code.is_none()) {
-                    Some(partition) => {
-                        let offset = partition.committed_offset;
-                        let expected = acked.unwrap_or(-1);
-                        let mut history = self.history.borrow_mut();
-                        history.fetched_offsets += 1;
-                        if offset != expected && !self.in_doubt.contains(&offset) {
-                            history.violation(format!(
-                                "offset {expected} was committed, {offset} is fetched; in doubt: {:?}",
-                                self.in_doubt
-                            ));
-                        }
-                    }
-                    None => self.failed(io.now_ns),
+                    Some(partition) => self.fetched(partition.committed_offset),
+                    None if is_sure => self.failed(io.now_ns),
+                    None => {}
                 }
             }
         }

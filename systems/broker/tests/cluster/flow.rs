@@ -18,6 +18,8 @@ pub(crate) enum Line {
 }
 
 impl Line {
+    pub(crate) const ALL: [Line; 3] = [Line::Fetch, Line::Quorum, Line::Other];
+
     pub(crate) fn of(request: &[u8]) -> Option<Line> {
         let key = i16::from_be_bytes(request.get(4..6)?.try_into().ok()?);
         Some(if key == ApiKey::Fetch.code() {

@@ -67,6 +67,11 @@ impl History {
         }
     }
 
+    /// The records that clients rely on.
+    pub(crate) fn committed_records(&self) -> impl Iterator<Item = (Place, u64)> {
+        self.acked.iter().chain(&self.seen).map(|(place, value)| (*place, *value))
+    }
+
     /// A member of the group was told that these offsets are committed.
     pub(crate) fn committed(&mut self, offsets: &BTreeMap<i32, i64>) {
         for (partition, offset) in offsets {

@@ -20,18 +20,19 @@ mod world;
 use clients::Client;
 use committer::Committer;
 use consumer::Consumer;
-use history::History;
+use flow::{Flow, Line};
+use history::{History, Place};
 use maker::Maker;
 use member::Member;
 use producer::{Kind, Producer};
 use riprap_broker::defect::{self, DefectKind};
 use riprap_broker::log::{LogConfig, PartitionLog, ReadLimits};
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
-use riprap_env::Disk;
 use riprap_env::random::Draws;
+use riprap_env::{Disk, Keep};
 use riprap_protocol::records::split_batches;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use world::{At, MS, Physics, World};
 
@@ -41,22 +42,34 @@ const FAILS_WITHIN_OPERATIONS: u64 = 50;
 /// A cluster is larger than a partition's replicas in one of so many seeds.
 const FIVE_BROKERS_ONE_IN: u64 = 2;
 
+/// The disks are looked at after one in so many faults: all that is on them is read.
+const LOOK_ONE_IN: u64 = 4;
+
+/// A committed record is on so many disks: the brokers' `min.insync.replicas`.
+const MIN_COPIES: usize = 2;
+
+/// A cluster's brokers wait long for each other and are missed soon, in one of so many seeds: what is said in one epoch
+/// arrives in another.
+const PATIENT_ONE_IN: u64 = 3;
+
 /// One run: a cluster, its clients, what they saw.
 struct Run {
     world: World,
     brokers: Vec<At>,
     history: Rc<RefCell<History>>,
+    /// By copy, the committed records that its disk was seen to hold.
+    held: BTreeMap<At, BTreeSet<Place>>,
 }
 
 /// How a run misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Faults {
     None,
-    /// Kills, power failures, cuts, pauses, failing disks.
+    /// Kills, power failures, cuts, stalled connections, pauses, failing disks.
     All,
 }
 
-fn config(id: i32, brokers: i32, defect: Option<DefectKind>) -> BrokerConfig {
+fn config(id: i32, brokers: i32, is_patient: bool, defect: Option<DefectKind>) -> BrokerConfig {
     let address = |id: i32| (BrokerId(id), Address { host: format!("n{id}"), port: 9092 });
     let brokers = (1..=brokers).map(address).collect();
     let mut config = BrokerConfig::new(BrokerId(id), brokers);
@@ -64,6 +77,12 @@ fn config(id: i32, brokers: i32, defect: Option<DefectKind>) -> BrokerConfig {
     // Small, so that logs have many files and snapshots are taken.
     config.segment_bytes = 5000;
     config.quorum_log_bytes = 2000;
+    if is_patient {
+        config.heartbeat_interval_ms = 150;
+        config.session_timeout_ms = 700;
+        config.replica_lag_ms = 2500;
+        config.peer_timeout_ms = 5000;
+    }
     config
 }
 
@@ -73,11 +92,13 @@ fn set_up(seed: u64, defect: Option<DefectKind>) -> Run {
     let mut world = World::new(seed, physics);
     let history = Rc::new(RefCell::new(History::default()));
     let count = if seed.is_multiple_of(FIVE_BROKERS_ONE_IN) { 5 } else { 3 };
+    let is_patient = seed.is_multiple_of(PATIENT_ONE_IN);
     let addresses: Vec<(i32, String)> = (1..=count).map(|id| (id, format!("n{id}:9092"))).collect();
     let brokers: Vec<At> = (1..=count)
         .map(|id| {
             let make = move || {
-                Box::new(Broker::new(config(id, count, defect)).expect("the configuration works")) as Box<_>
+                let config = config(id, count, is_patient, defect);
+                Box::new(Broker::new(config).expect("the configuration works")) as Box<_>
             };
             world.add(&format!("n{id}"), Box::new(make))
         })
@@ -121,7 +142,7 @@ fn set_up(seed: u64, defect: Option<DefectKind>) -> Run {
         move || Box::new(Client::new(Maker::new(&own_history), &own_addresses, seed, "maker")) as Box<_>;
     let at = world.add("maker", Box::new(make));
     world.start(at);
-    Run { world, brokers, history }
+    Run { world, brokers, history, held: BTreeMap::new() }
 }
 
 impl Run {
@@ -129,7 +150,7 @@ impl Run {
     fn break_something(&mut self, draws: &mut Draws) {
         let one = self.brokers[draws.next_u64("which") as usize % self.brokers.len()];
         let others: Vec<At> = self.brokers.iter().copied().filter(|at| *at != one).collect();
-        match draws.next_u64("what") % 11 {
+        match draws.next_u64("what") % 16 {
             0 | 1 if self.world.is_up(one) => self.world.kill(one),
             2 if self.world.is_up(one) => self.world.power_fail(one),
             3 => {
@@ -157,6 +178,23 @@ impl Run {
                 let operation = self.world.disk(one).operations() + in_operations;
                 self.world.disk(one).fail_operation(operation);
             }
+            10 if self.world.is_up(one) => {
+                // It is back before it is missed: leaders change within what others still wait for.
+                if draws.next_u64("power").is_multiple_of(2) {
+                    self.world.kill(one);
+                } else {
+                    self.world.power_fail(one);
+                }
+                self.world.start(one);
+            }
+            11..=13 => {
+                let other = others[draws.next_u64("other") as usize % others.len()];
+                let line = Line::ALL[draws.next_u64("line") as usize % Line::ALL.len()];
+                let is_answer = draws.next_u64("answer").is_multiple_of(2);
+                let flow = Flow { from: one, to: other, line, is_answer };
+                self.world.note(one, &format!("is held back: {flow:?}"));
+                self.world.hold(flow);
+            }
             _ => self.mend(),
         }
     }
@@ -182,6 +220,9 @@ impl Run {
             let pause_ms = [5, 50, 300, 1000, 3000][draws.next_u64("pause") as usize % 5];
             let pause_ns = (1 + draws.next_u64("exactly") % pause_ms) * MS;
             self.world.run_until(self.world.now_ns + pause_ns);
+            if draws.next_u64("look").is_multiple_of(LOOK_ONE_IN) {
+                self.look_at_disks();
+            }
         }
         for at in self.brokers.clone() {
             // A disk that was told to fail and has not yet does so now, while nobody uses it.
@@ -197,6 +238,40 @@ impl Run {
         }
         // Followers and consumers get the rest.
         self.world.run_until(self.world.now_ns + 5000 * MS);
+    }
+
+    /// What clients rely on lies on as many disks as it has to, and a disk that holds it holds it for good: a leader has
+    /// all that was committed before, so nobody who follows one has any of that to cut off.
+    fn look_at_disks(&mut self) {
+        let history = self.history.clone();
+        let mut history = history.borrow_mut();
+        let committed: BTreeMap<Place, u64> = history.committed_records().collect();
+        let mut copies: BTreeMap<Place, usize> = committed.keys().map(|place| (*place, 0)).collect();
+        for at in self.brokers.clone() {
+            let mut disk = self.world.disk(at).clone();
+            disk.cancel_failures();
+            disk.power_fail(|_| Keep::Lost);
+            let held = self.held.entry(at).or_default();
+            let before = std::mem::take(held);
+            for (dir, partition) in partitions_of(&mut disk, &history.topic_id) {
+                for (offset, value) in read_log(&mut disk, &dir) {
+                    let place = (partition, offset);
+                    if committed.get(&place) == Some(&value) {
+                        held.insert(place);
+                        *copies.entry(place).or_default() += 1;
+                    }
+                }
+            }
+            if let Some(place) = before.difference(held).next() {
+                history
+                    .violation(format!("{at:?} had the committed record at {place:?}, and has it no more"));
+            }
+        }
+        if let Some((place, count)) = copies.into_iter().find(|(_, count)| *count < MIN_COPIES) {
+            history.violation(format!(
+                "the committed record at {place:?} is on {count} disks, {MIN_COPIES} are needed"
+            ));
+        }
     }
 
     fn check(&mut self) -> Vec<String> {

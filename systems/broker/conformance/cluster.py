@@ -8,6 +8,10 @@ import time
 
 # A broker alone serves within a second; three elect a controller and register. Longer means that they never will.
 READY_S = 30
+# The time before a broker is killed; clients in a virtual machine have begun by then.
+PEACE_S = 4
+# How long a broker that was killed is away.
+DOWN_S = 3
 # A broker that is asked to stop hands its leaderships over and syncs.
 STOP_S = 10
 
@@ -36,6 +40,7 @@ class Cluster:
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
         self.bootstrap = ",".join(self.addresses)
         peers = ",".join(f"{i}@{address}" for i, address in enumerate(self.addresses, 1))
+        self.commands, self.homes = [], []
         try:
             for i, address in enumerate(self.addresses, 1):
                 home = self.folder / f"{self.size}-brokers" / f"broker-{i}"
@@ -43,10 +48,9 @@ class Cluster:
                 command = [self.riprap, "broker", "--id", str(i), "--listen", address, "--dir", str(home / "data")]
                 if self.size > 1:
                     command += ["--peers", peers]
-                with open(home / "log", "wb") as log:
-                    self.processes.append(
-                        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-                    )
+                self.commands.append(command)
+                self.homes.append(home)
+                self.processes.append(self.start(len(self.processes)))
             self.wait_until_ready()
         except BaseException:
             self.stop()
@@ -55,6 +59,22 @@ class Cluster:
 
     def __exit__(self, *_):
         self.stop()
+
+    def start(self, which):
+        with open(self.homes[which] / "log", "ab") as log:
+            return subprocess.Popen(self.commands[which], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def restart_each(self):
+        """Kills one broker after the other, each once the one before is back: as an upgrade by an impatient operator."""
+        for which in range(self.size):
+            # Clients find out in peace what has changed.
+            time.sleep(PEACE_S)
+            self.processes[which].kill()
+            self.processes[which].wait()
+            # Longer than a broker's session: another leads by then.
+            time.sleep(DOWN_S)
+            self.processes[which] = self.start(which)
+            self.wait_until_ready()
 
     def wait_until_ready(self):
         """Until every broker answers Metadata with all of them; one that is not registered hangs up."""

@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
+import time
 
 sys.path.insert(0, sys.path[0] + "/..")
-from cases import Cases, equal
+from cases import SEND_PAUSE_S, SEND_S, Cases, equal
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -13,14 +14,22 @@ cases = Cases()
 PATIENCE_S = 30
 
 
-def case(function):
+def awaited(function):
     """A case that is a coroutine."""
 
     def run():
         asyncio.run(asyncio.wait_for(function(), 4 * PATIENCE_S))
 
     run.__name__ = function.__name__
-    cases.case(run)
+    return run
+
+
+def case(function):
+    cases.case(awaited(function))
+
+
+def through_restarts(function):
+    cases.through_restarts(awaited(function))
 
 
 async def create(topic, partitions=1):
@@ -108,6 +117,22 @@ async def committed_offsets():
             equal(await consumer.committed(partition), expect, "committed")
             await consumer.commit({partition: commit})
             equal(await consumer.end_offsets([partition]), {partition: 5}, "end")
+
+
+@through_restarts
+async def nothing_is_lost_or_doubled_through_restarts():
+    topic = await create(cases.name("restarts"))
+    async with AIOKafkaProducer(bootstrap_servers=cases.bootstrap, enable_idempotence=True) as producer:
+        futures, deadline = [], time.monotonic() + SEND_S
+        while time.monotonic() < deadline:
+            futures.append(await producer.send(topic, str(len(futures)).encode()))
+            await asyncio.sleep(SEND_PAUSE_S)
+        equal([(await f).offset for f in futures], list(range(len(futures))), "offsets")
+    consumer = AIOKafkaConsumer(bootstrap_servers=cases.bootstrap, auto_offset_reset="earliest")
+    async with consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        records = await read(consumer, len(futures))
+        equal([int(r.value) for r in records], list(range(len(futures))), "records")
 
 
 cases.run(f"aiokafka {aiokafka.__version__}")

@@ -4,7 +4,7 @@ import sys
 import time
 
 sys.path.insert(0, sys.path[0] + "/..")
-from cases import Cases, equal
+from cases import SEND_PAUSE_S, SEND_S, Cases, equal
 import confluent_kafka
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
@@ -204,6 +204,36 @@ def groups_and_their_offsets():
     consumer.close()
     admin.delete_consumer_groups([group])[group].result(PATIENCE_S)
     assert group not in [g.group_id for g in admin.list_consumer_groups().result(PATIENCE_S).valid]
+
+
+@cases.through_restarts
+def nothing_is_lost_or_doubled_through_restarts():
+    topic, group = create(cases.name("restarts")), cases.name("restarts")
+    member = consumer_of(group)
+    member.subscribe([topic])
+    seen, refused, sent = set(), [], 0
+
+    def landed(error, message):
+        if error is not None:
+            refused.append(str(error))
+
+    producer = Producer({"bootstrap.servers": cases.bootstrap, "enable.idempotence": True})
+    deadline = time.monotonic() + SEND_S
+    while time.monotonic() < deadline:
+        producer.produce(topic, str(sent), on_delivery=landed)
+        sent += 1
+        producer.poll(0)
+        for message in member.consume(100, timeout=SEND_PAUSE_S):
+            if not message.error():
+                seen.add(int(message.value()))
+    equal(producer.flush(PATIENCE_S), 0, "not delivered:")
+    equal(refused, [], "refused:")
+    equal([int(m.value()) for m in read_all(topic, sent)], list(range(sent)), "records")
+    deadline = time.monotonic() + PATIENCE_S
+    while len(seen) < sent and time.monotonic() < deadline:
+        seen.update(int(m.value()) for m in member.consume(100, timeout=0.5) if not m.error())
+    equal(sorted(set(range(sent)) - seen), [], "not seen by the group")
+    member.close()
 
 
 version = f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"

@@ -17,7 +17,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const patience = 30 * time.Second
+const (
+	patience = 30 * time.Second
+	// How long it goes on sending while brokers are restarted: longer than that takes.
+	send = 30 * time.Second
+)
 
 var (
 	bootstrap = strings.Split(os.Args[1], ",")
@@ -235,6 +239,50 @@ func committedOffsets(ctx context.Context) error {
 	return equal(lags[group].Lag.Total(), int64(1), "lag")
 }
 
+func throughRestarts(ctx context.Context) error {
+	topic := name("restarts")
+	if err := create(ctx, topic, 1); err != nil {
+		return err
+	}
+	cl, err := client(kgo.ConsumeTopics(topic))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	count := 0
+	failures := make(chan error, 1)
+	for deadline := time.Now().Add(send); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		record := &kgo.Record{Topic: topic, Value: []byte(strconv.Itoa(count))}
+		cl.Produce(ctx, record, func(_ *kgo.Record, err error) {
+			if err != nil {
+				select {
+				case failures <- err:
+				default:
+				}
+			}
+		})
+		count++
+	}
+	if err := cl.Flush(ctx); err != nil {
+		return err
+	}
+	select {
+	case err := <-failures:
+		return err
+	default:
+	}
+	records, err := read(ctx, cl, count)
+	if err != nil {
+		return err
+	}
+	for i, record := range records {
+		if string(record.Value) != strconv.Itoa(i) {
+			return fmt.Errorf("record %d says %s", i, record.Value)
+		}
+	}
+	return nil
+}
+
 func main() {
 	number, err := strconv.ParseInt(os.Args[3], 10, 16)
 	if err != nil {
@@ -250,16 +298,21 @@ func main() {
 		}
 	}
 	fmt.Println("version franz-go", version)
-	for _, c := range []struct {
+	type testCase struct {
 		name string
 		run  func(context.Context) error
-	}{
+	}
+	cases := []testCase{
 		{"admin", admin},
 		{"idempotent-producer-with-each-codec", idempotentProducerWithEachCodec},
 		{"group-with-two-members", groupWithTwoMembers},
 		{"committed-offsets", committedOffsets},
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+	}
+	if os.Args[4] == "restarts" {
+		cases = []testCase{{"nothing-is-lost-or-doubled-through-restarts", throughRestarts}}
+	}
+	for _, c := range cases {
+		ctx, cancel := context.WithTimeout(context.Background(), send+patience)
 		if err := c.run(ctx); err != nil {
 			fmt.Printf("fail %s: %s\n", c.name, strings.ReplaceAll(err.Error(), "\n", " "))
 		} else {

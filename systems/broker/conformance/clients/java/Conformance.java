@@ -43,6 +43,8 @@ import org.apache.kafka.common.utils.AppInfoParser;
 /** The Java client: admin, producer, consumer. Run from its source; cases.py says what it prints. */
 public class Conformance {
     private static final Duration PATIENCE = Duration.ofSeconds(30);
+    /** How long it goes on sending while brokers are restarted: longer than that takes. */
+    private static final Duration SEND = Duration.ofSeconds(30);
 
     private final String bootstrap;
     private final String prefix;
@@ -63,20 +65,11 @@ public class Conformance {
     public static void main(String[] args) {
         Conformance all = new Conformance(args[0], args[1], Short.parseShort(args[2]));
         Map<String, Case> cases = new LinkedHashMap<>();
-        cases.put("topics", all::topics);
-        cases.put("describe-cluster", all::describeCluster);
-        cases.put("describe-configs", all::describeConfigs);
-        cases.put("idempotent-producer-with-each-codec", all::codecs);
-        cases.put("producer-without-idempotence", all::withoutIdempotence);
-        cases.put("headers-and-nulls", all::headersAndNulls);
-        cases.put("large-batches", all::largeBatches);
-        cases.put("seek-and-offsets", all::seekAndOffsets);
-        cases.put("admin-list-offsets", all::listOffsets);
-        cases.put("group-with-eager-rebalance", () -> all.rebalance(RangeAssignor.class));
-        cases.put("group-with-cooperative-rebalance", () -> all.rebalance(CooperativeStickyAssignor.class));
-        cases.put("static-member-returns", all::staticMember);
-        cases.put("commits", all::commits);
-        cases.put("admin-groups", all::adminGroups);
+        if (args[3].equals("restarts")) {
+            cases.put("nothing-is-lost-or-doubled-through-restarts", all::throughRestarts);
+        } else {
+            all.quiet(cases);
+        }
         System.out.println("version kafka-clients " + AppInfoParser.getVersion());
         cases.forEach((name, run) -> {
             try {
@@ -91,6 +84,23 @@ public class Conformance {
         });
         System.out.println("end");
         all.admin.close(PATIENCE);
+    }
+
+    private void quiet(Map<String, Case> cases) {
+        cases.put("topics", this::topics);
+        cases.put("describe-cluster", this::describeCluster);
+        cases.put("describe-configs", this::describeConfigs);
+        cases.put("idempotent-producer-with-each-codec", this::codecs);
+        cases.put("producer-without-idempotence", this::withoutIdempotence);
+        cases.put("headers-and-nulls", this::headersAndNulls);
+        cases.put("large-batches", this::largeBatches);
+        cases.put("seek-and-offsets", this::seekAndOffsets);
+        cases.put("admin-list-offsets", this::listOffsets);
+        cases.put("group-with-eager-rebalance", () -> rebalance(RangeAssignor.class));
+        cases.put("group-with-cooperative-rebalance", () -> rebalance(CooperativeStickyAssignor.class));
+        cases.put("static-member-returns", this::staticMember);
+        cases.put("commits", this::commits);
+        cases.put("admin-groups", this::adminGroups);
     }
 
     // What the cases need.
@@ -441,6 +451,38 @@ public class Conformance {
         try (KafkaConsumer<byte[], byte[]> member = member(group, Map.of())) {
             member.subscribe(List.of(topic));
             equal(read(member, 6).get(0).offset(), 4L, "where the group goes on");
+        }
+    }
+
+    // Both, while brokers are killed and started again.
+
+    private void throughRestarts() throws Exception {
+        String topic = create("restarts", 1);
+        Set<Integer> seen = new HashSet<>();
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        try (KafkaConsumer<byte[], byte[]> member = member(prefix + "-restarts", Map.of("enable.auto.commit", "true"))) {
+            member.subscribe(List.of(topic));
+            Duration pause = Duration.ofMillis(10);
+            Runnable look = () -> member.poll(pause).forEach(r -> seen.add(Integer.parseInt(new String(r.value()))));
+            try (KafkaProducer<byte[], byte[]> producer = producer(Map.of())) {
+                long deadline = System.nanoTime() + SEND.toNanos();
+                while (System.nanoTime() < deadline) {
+                    sent.add(producer.send(new ProducerRecord<>(topic, String.valueOf(sent.size()).getBytes())));
+                    look.run();
+                }
+                for (int i = 0; i < sent.size(); i++) {
+                    equal(get(sent.get(i)).offset(), (long) i, "offset");
+                }
+            }
+            long deadline = System.nanoTime() + PATIENCE.toNanos();
+            while (seen.size() < sent.size() && System.nanoTime() < deadline) {
+                look.run();
+            }
+        }
+        equal(seen.size(), sent.size(), "records that the group saw");
+        List<ConsumerRecord<byte[], byte[]>> records = readAll(topic, sent.size());
+        for (int i = 0; i < sent.size(); i++) {
+            equal(new String(records.get(i).value()), String.valueOf(i), "record " + i);
         }
     }
 }

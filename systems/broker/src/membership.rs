@@ -45,9 +45,8 @@ impl Membership {
 
     /// Whether the broker certainly is what it was told to be: the controller fences nobody within a session of its last
     /// heartbeat, and a new controller gives everybody a whole session more. A controller that has been replaced answers
-    /// nobody, for it leads only as long as those who could vote for another one are bound to it, however late it hears of
-    /// that. Only part of a session is counted on, for the clocks of two machines may not run alike, and a voter that
-    /// starts anew is bound to nobody.
+    /// nobody, for it leads only as long as those who could vote for another one are bound to it, however late it hears
+    /// from them. Only part of a session is counted on, for the clocks of two machines may not run alike.
     pub(crate) fn is_in_touch(&self, now_ns: u64) -> bool {
         now_ns < self.in_touch_until_ns && self.leave_by_ns.is_none()
     }

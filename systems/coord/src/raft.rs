@@ -35,7 +35,7 @@ pub struct Raft {
     pub(crate) election_at_ns: u64,
     /// When a leader sends heartbeats, or a candidate asks again those who did not answer.
     pub(crate) beat_at_ns: u64,
-    /// When this term's leader was last heard.
+    /// When this term's leader was last heard, or may have been.
     pub(crate) leader_heard_ns: Option<u64>,
     /// When the message that is being worked on was asked; see [`Message::asked_ns`].
     answers_ns: u64,
@@ -110,7 +110,8 @@ impl Raft {
             leader: None,
             election_at_ns: 0,
             beat_at_ns: 0,
-            leader_heard_ns: None,
+            // In its former life it may have heard a leader until a moment ago, who counts on it for so long.
+            leader_heard_ns: (found.hard.term > Term(0)).then_some(now_ns),
             answers_ns: 0,
             incoming: None,
             snapshot_unsaved: false,

@@ -175,6 +175,35 @@ fn a_coordinator_in_touch_with_an_old_controller_does_not_answer() {
     assert!(told.is_err() || told == Ok(6), "6 was committed, {told:?} is told");
 }
 
+/// Nor if a voter has forgotten, in a new life, that it is bound to the controller that it heard last.
+///
+/// n4 and n2 have not heard n5, the controller, for an election timeout; n3 has, just before it starts anew. The three
+/// elect another controller, and that n2 in C's place, while n5 and C, cut off together, count on n3.
+#[test]
+fn a_coordinator_in_touch_with_a_forgotten_controller_does_not_answer() {
+    let mut stage = Stage::new(OFFSETS_TOPIC, |config| {
+        // What n5 may count on n3 for is long against what it may count on its session for.
+        config.election_timeout_ms = 1200;
+        config.session_timeout_ms = 1000;
+        config.peer_timeout_ms = 300;
+    });
+    assert_eq!(stage.controller(5), 5, "n5 is the controller");
+    stage.commit_acked(1, 5);
+    stage.world.hold(raft(5, 4));
+    stage.world.hold(raft(5, 2));
+    stage.until("n4 asks for votes", |stage| stage.controller(4) == -1);
+    (2..=4).for_each(|other| stage.world.cut(at(5), at(other)));
+    (2..=4).for_each(|other| stage.world.cut(at(1), at(other)));
+    stage.world.kill(at(3));
+    stage.world.start(at(3));
+    stage.until("n2 leads", |stage| {
+        stage.describe(4, OFFSETS_TOPIC).partitions.first().is_some_and(|partition| partition.leader_id == 2)
+    });
+    stage.commit_acked(2, 6);
+    let told = stage.committed(1);
+    assert!(told.is_err() || told == Ok(6), "6 was committed, {told:?} is told");
+}
+
 /// A leader that may have been replaced refuses nothing for good: what it misses may be its successor's.
 #[test]
 fn a_replaced_leader_refuses_nothing_for_good() {

@@ -219,6 +219,20 @@ fn check_leader_is_replaced(what: &str, to_followers: bool, from_followers: bool
     assert_eq!(cluster.raft(old).leader(), cluster.leader());
 }
 
+/// The leader that it heard in its former life may count on it for an election timeout.
+#[test]
+fn a_voter_that_starts_anew_is_bound_for_an_election_timeout() {
+    let mut one = One::new(config());
+    one.hear(C, 1, append((0, 0), 0, vec![]));
+    one.settle();
+    one.raft = Raft::open(config(), &mut one.env, DIR, one.now_ns).expect("what it left opens");
+    for (wait_ms, granted) in [(0, false), (99, false), (1, true)] {
+        one.now_ns += wait_ms * MS;
+        one.hear(B, 1, Body::PreVote { last_index: Index(9), last_term: Term(1) });
+        assert_eq!(one.answers(), [Body::PreVoteResponse { for_term: Term(2), granted }]);
+    }
+}
+
 /// An answer says that its sender followed when it was asked, not that it still does when the answer arrives.
 #[test]
 fn late_answers_keep_no_leader() {

@@ -10,10 +10,11 @@ use crate::ids::{LeaderEpoch, PartitionKey};
 use crate::log::ReadLimits;
 use crate::node::{Call, Cx, Running};
 use crate::requests::groups::PendingGroupRequest;
+use crate::txn::Producer;
 use bytes::Bytes;
 use riprap_env::{ConnId, LogLevel};
 use riprap_protocol::messages::{CreateTopicsRequest, CreateTopicsRequestTopic, ForwardRequestRequest};
-use riprap_protocol::records::{BatchBuilder, split_batches};
+use riprap_protocol::records::{BatchBuilder, EndTxnMarker, NO_SEQUENCE, split_batches};
 use riprap_protocol::{ApiKey, ErrorCode, Message};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -183,10 +184,18 @@ impl Running {
             };
             let mut loaded_to = led.loaded_to;
             for batch in split_batches(batches).flatten() {
-                loaded_to = batch.header().next_offset();
+                let header = batch.header();
+                loaded_to = header.next_offset();
+                if header.is_control() {
+                    if let Some(marker) = EndTxnMarker::of(&batch) {
+                        led.coordinator.end_transaction(cx.now_ns, header.producer_id, marker.result);
+                    }
+                    continue;
+                }
+                let producer_id = header.is_transactional().then_some(header.producer_id);
                 for record in batch.records().into_iter().flatten().flatten() {
                     let key = record.key.unwrap_or_default();
-                    if let Err(e) = led.coordinator.replay(&key, record.value.as_deref()) {
+                    if let Err(e) = led.coordinator.replay(&key, record.value.as_deref(), producer_id) {
                         cx.env.log(LogLevel::Error, format_args!("{name}: skips a record: {e}"));
                     }
                 }
@@ -235,8 +244,8 @@ impl Running {
             for output in outputs {
                 match output {
                     Output::Reply { to, response } => self.answer_group(to, response, cx),
-                    Output::Append { token, records } => {
-                        let result = self.append_for_group(key, &records, cx);
+                    Output::Append { token, records, producer } => {
+                        let result = self.append_for_group(key, &records, producer, cx);
                         let Some(led) = self.coordinators.led.get_mut(&key) else { return };
                         match result {
                             Ok(end) => led.appended.push_back((token, end)),
@@ -253,10 +262,14 @@ impl Running {
         &mut self,
         key: PartitionKey,
         records: &[Record],
+        producer: Option<Producer>,
         cx: &mut Cx<'_>,
     ) -> Result<i64, ErrorCode> {
         let now_ms = cx.env.wall_clock_ms();
         let mut batch = BatchBuilder::new();
+        if let Some(producer) = producer {
+            batch = batch.transactional().producer(producer.id, producer.epoch, NO_SEQUENCE);
+        }
         for record in records {
             batch = batch.record(now_ms, Some(&record.key), record.value.as_deref());
         }

@@ -18,7 +18,8 @@
 //!
 //! What it cannot see: whether topics and partitions exist (the driver checks commits); that another broker leads
 //! already and this one has not heard (a fetch may then return an offset that is no longer the latest: the driver
-//! should not serve [`Coordinator::offset_fetch`] when it has lost touch with the rest of the cluster); transactions.
+//! should not serve [`Coordinator::offset_fetch`] when it has lost touch with the rest of the cluster); whether a
+//! transaction is open, and when it ends (the driver hands on the markers of the partition).
 //!
 //! Generations that never became stable are not in the log: the next coordinator may use their numbers again.
 //!
@@ -41,7 +42,8 @@ pub(crate) use outbox::unavailable;
 pub use record::{Record, RecordError};
 
 use crate::schedule::Schedule;
-use offsets::{answer_settled_commit, commit_answer};
+use crate::txn::Producer;
+use offsets::{answer_settled_commit, commit_answer, commit_response, plain_commit};
 use outbox::{Outbox, Pending, Then};
 use record::Entry;
 use riprap_protocol::ErrorCode;
@@ -49,8 +51,10 @@ use riprap_protocol::messages::{
     DescribeGroupsResponseGroup, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse,
     LeaveGroupRequest, LeaveGroupRequestMember, LeaveGroupResponse, ListGroupsRequest,
     ListGroupsResponseGroup, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequestGroup,
-    OffsetFetchResponseGroup, SyncGroupRequest, SyncGroupResponse,
+    OffsetFetchResponseGroup, SyncGroupRequest, SyncGroupResponse, TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 };
+use riprap_protocol::records::TxnResult;
 use state::{Group, State, Turn};
 use std::collections::BTreeMap;
 
@@ -84,6 +88,8 @@ pub enum Response {
     SyncGroup(SyncGroupResponse),
     /// To [`Coordinator::offset_commit`].
     OffsetCommit(OffsetCommitResponse),
+    /// To [`Coordinator::txn_offset_commit`].
+    TxnOffsetCommit(TxnOffsetCommitResponse),
     /// To [`Coordinator::delete_group`].
     DeleteGroup(ErrorCode),
 }
@@ -104,6 +110,8 @@ pub enum Output {
         token: AppendToken,
         /// To be appended as one batch.
         records: Vec<Record>,
+        /// Whose transaction they belong to: the batch is transactional, and without sequence number.
+        producer: Option<Producer>,
     },
 }
 
@@ -112,6 +120,8 @@ pub enum Output {
 pub struct Coordinator {
     config: GroupConfig,
     is_loading: bool,
+    /// How many records were loaded.
+    loaded: u64,
     groups: BTreeMap<String, Group>,
     schedule: Schedule,
     outbox: Outbox,
@@ -123,22 +133,32 @@ impl Coordinator {
         Coordinator {
             config,
             is_loading: true,
+            loaded: 0,
             groups: BTreeMap::new(),
             schedule: Schedule::default(),
             outbox: Outbox::default(),
         }
     }
 
-    /// Takes over a record of the partition, in the order of the log.
+    /// Takes over a record of the partition, in the order of the log; the producer is the one whose transaction its
+    /// batch belongs to.
     ///
     /// Errors: a record that is not understood; nothing has changed, and loading may go on without it.
-    pub fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), RecordError> {
+    pub fn replay(
+        &mut self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        producer_id: Option<i64>,
+    ) -> Result<(), RecordError> {
         assert!(self.is_loading, "records are replayed before loading is finished");
+        self.loaded += 1;
         let entry = Entry::from_record(key, value)?;
         let (Entry::Offset { group, .. } | Entry::Group { group, .. }) = &entry;
         let group = self.groups.entry(group.clone()).or_insert_with_key(|id| Group::new(id, 0));
         match entry {
-            Entry::Offset { partition, committed, .. } => group.offsets.load(partition, committed),
+            Entry::Offset { partition, committed, .. } => {
+                group.offsets.load(partition, committed, self.loaded, producer_id);
+            }
             Entry::Group { snapshot, .. } => group.load(snapshot),
         }
         Ok(())
@@ -259,15 +279,52 @@ impl Coordinator {
 
     /// Answers, by output. Whether the partitions exist is the driver's to check.
     pub fn offset_commit(&mut self, now_ns: u64, to: ReplyTo, request: OffsetCommitRequest) {
+        self.take_commit(now_ns, to, request, None);
+    }
+
+    fn take_commit(
+        &mut self,
+        now_ns: u64,
+        to: ReplyTo,
+        request: OffsetCommitRequest,
+        producer: Option<Producer>,
+    ) {
         if let Err(code) = self.check_commit(now_ns, &request) {
             let topics = commit_answer(&request.topics, code);
-            let response = OffsetCommitResponse { throttle_time_ms: 0, topics };
-            self.outbox.reply(to, Response::OffsetCommit(response));
+            self.outbox.reply(to, commit_response(topics, producer));
             return;
         }
         let group_id = request.group_id.clone();
-        let acted = self.act(now_ns, &group_id, |group, turn| group.commit(to, request, turn));
+        let acted = self.act(now_ns, &group_id, |group, turn| group.commit(to, request, producer, turn));
         acted.expect("it was just made sure that there is one");
+    }
+
+    /// Stages offsets in a producer's open transaction. Answers, by output. That the partition of `__consumer_offsets` is
+    /// in the transaction, and whether the partitions exist, is the driver's to check.
+    pub fn txn_offset_commit(&mut self, now_ns: u64, to: ReplyTo, request: TxnOffsetCommitRequest) {
+        let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
+        self.take_commit(now_ns, to, plain_commit(request), Some(producer));
+    }
+
+    /// A marker is committed in the partition, or was loaded: in the order of the log among appends. The marker is
+    /// acknowledged after this, for the next transaction's offsets must not be taken for this one's (KAFKA-17507).
+    pub fn end_transaction(&mut self, now_ns: u64, producer_id: i64, result: TxnResult) {
+        let in_it = self.groups.iter_mut().filter(|(_, group)| group.offsets.has_staged(producer_id));
+        let mut group_ids = Vec::new();
+        for (group_id, group) in in_it {
+            group.offsets.end_transaction(producer_id, result);
+            // As if it had been committed now: it is kept as long as any.
+            if let State::Empty { since_ns } = &mut group.state {
+                *since_ns = now_ns;
+            }
+            group_ids.push(group_id.clone());
+        }
+        // The clocks of groups that are loaded do not run yet.
+        if !self.is_loading {
+            group_ids.iter().for_each(|group_id| {
+                self.act(now_ns, group_id, |_, _| ());
+            });
+        }
     }
 
     fn check_commit(&mut self, now_ns: u64, request: &OffsetCommitRequest) -> Result<(), ErrorCode> {
@@ -338,7 +395,7 @@ impl Coordinator {
     pub fn delete_group(&mut self, now_ns: u64, to: ReplyTo, group_id: &str) {
         let checked =
             self.check_loaded().and_then(|()| match self.groups.get(group_id).map(|group| &group.state) {
-                Some(State::Empty { .. }) => Ok(()),
+                Some(State::Empty { .. }) if !self.has_transactional(group_id) => Ok(()),
                 Some(State::Dead) | None => Err(ErrorCode::GROUP_ID_NOT_FOUND),
                 Some(_) => Err(ErrorCode::NON_EMPTY_GROUP),
             });
@@ -360,7 +417,9 @@ impl Coordinator {
                 Then::Assign { generation, assignments } => {
                     group.assigned(generation, &assignments, outcome, turn);
                 }
-                Then::Commit { commits, answer } => group.committed(token, commits, answer, outcome, turn),
+                Then::Commit { commits, producer, answer } => {
+                    group.committed(token, commits, producer, answer, outcome, turn);
+                }
                 Then::Replace { generation, member_id, former_leader, can_skip_assignment } => {
                     let who = (generation, member_id.as_str());
                     group.replaced(who, &former_leader, can_skip_assignment, outcome, turn);
@@ -417,8 +476,8 @@ impl Coordinator {
         }
         for pending in turn.outbox.take_all() {
             match pending.then {
-                Then::Commit { answer: Some((to, answer)), .. } => {
-                    answer_settled_commit(to, answer, Err(ErrorCode::NOT_COORDINATOR), &mut turn);
+                Then::Commit { answer: Some((to, answer)), producer, .. } => {
+                    answer_settled_commit(to, answer, producer, Err(ErrorCode::NOT_COORDINATOR), &mut turn);
                 }
                 Then::Delete { answer: Some(to) } => {
                     turn.outbox.reply(to, Response::DeleteGroup(ErrorCode::NOT_COORDINATOR));
@@ -458,6 +517,11 @@ impl Coordinator {
         Some(result)
     }
 
+    /// A transaction that is not over keeps a group from being deleted: its marker would bring offsets back.
+    fn has_transactional(&self, group_id: &str) -> bool {
+        self.groups.get(group_id).is_some_and(|group| group.offsets.has_transactional())
+    }
+
     fn check_loaded(&self) -> Result<(), ErrorCode> {
         if self.is_loading { Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS) } else { Ok(()) }
     }
@@ -487,9 +551,9 @@ fn give_up_waiting(group: &mut Group, then: &mut Then, turn: &mut Turn<'_>) {
         Then::Replace { generation, member_id, former_leader, can_skip_assignment } => {
             group.replaced((*generation, member_id), former_leader, *can_skip_assignment, timed_out, turn);
         }
-        Then::Commit { answer, .. } => {
+        Then::Commit { answer, producer, .. } => {
             if let Some((to, answer)) = answer.take() {
-                answer_settled_commit(to, answer, timed_out, turn);
+                answer_settled_commit(to, answer, *producer, timed_out, turn);
             }
         }
         Then::Delete { answer } => {

@@ -3,17 +3,25 @@
 //! An offset counts once its record is committed to the log, and in the log's order. Between the append and that
 //! moment the partition is unstable: a fetch that asks for stability is told to come again, any other gets what was
 //! committed before. Source: KIP-447.
+//!
+//! Offsets of a transaction are staged once their record is committed, and the partition stays unstable until a marker
+//! ends the transaction. Then they count, in the place that their records have in the log: a plain commit that came
+//! after them is newer, though they count later.
 
 use super::outbox::{Then, commit_error};
 use super::record::{Committed, Entry, TopicPartition};
 use super::state::{Group, State, Turn};
-use super::{AppendToken, ReplyTo, Response};
+use super::{AppendToken, Producer, ReplyTo, Response};
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
-    OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse, OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic, OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic,
-    OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponseTopic,
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic, OffsetFetchRequest, OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic, OffsetFetchResponse, OffsetFetchResponseGroup, OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic, TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic, TxnOffsetCommitResponse, TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 };
+use riprap_protocol::records::TxnResult;
 use std::collections::BTreeMap;
 
 /// What a fetch returns where nothing was committed.
@@ -23,24 +31,76 @@ const NO_LEADER_EPOCH: i32 = -1;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offsets {
     committed: BTreeMap<TopicPartition, (Order, Committed)>,
+    /// Of open transactions, by producer id.
+    staged: BTreeMap<i64, BTreeMap<TopicPartition, (Order, Committed)>>,
+    /// How many commits of transactions are on their way to the log.
+    to_stage: usize,
     /// How many commits of a partition are on their way to the log.
     pending: BTreeMap<TopicPartition, usize>,
 }
 
-/// The place of a commit in the log, as far as it matters: none for what was loaded, which lies before all else.
-type Order = Option<AppendToken>;
+/// The place of a commit in the log: what was loaded lies before all else.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Order {
+    /// The number of the record among those loaded.
+    Loaded(u64),
+    /// The append that it came with.
+    Appended(AppendToken),
+}
 
 impl Offsets {
     pub(super) fn is_empty(&self) -> bool {
-        self.committed.is_empty() && self.pending.is_empty()
+        self.committed.is_empty() && self.pending.is_empty() && !self.has_transactional()
     }
 
-    /// Takes over what the log says.
-    pub(super) fn load(&mut self, partition: TopicPartition, committed: Option<Committed>) {
-        match committed {
-            Some(committed) => self.committed.insert(partition, (None, committed)),
-            None => self.committed.remove(&partition),
-        };
+    /// Whether a transaction has offsets here, or on their way here, that nobody has decided about. Who forgets the
+    /// group then forgets them too, and what is consumed next is consumed twice (KAFKA-19163).
+    pub(super) fn has_transactional(&self) -> bool {
+        self.to_stage > 0 || !self.staged.is_empty()
+    }
+
+    /// Takes over what the log says; `number` is the record's among those loaded, and the producer is the one whose
+    /// transaction it belongs to.
+    pub(super) fn load(
+        &mut self,
+        partition: TopicPartition,
+        committed: Option<Committed>,
+        number: u64,
+        producer_id: Option<i64>,
+    ) {
+        let order = Order::Loaded(number);
+        match (committed, producer_id) {
+            (Some(committed), Some(id)) => {
+                self.staged.entry(id).or_default().insert(partition, (order, committed));
+            }
+            (Some(committed), None) => {
+                self.committed.insert(partition, (order, committed));
+            }
+            (None, _) => {
+                self.committed.remove(&partition);
+            }
+        }
+    }
+
+    /// Whether a producer's transaction has offsets here.
+    pub(super) fn has_staged(&self, producer_id: i64) -> bool {
+        self.staged.contains_key(&producer_id)
+    }
+
+    /// A transaction ended: what it staged counts, or never did.
+    pub(super) fn end_transaction(&mut self, producer_id: i64, result: TxnResult) {
+        let staged = self.staged.remove(&producer_id).unwrap_or_default();
+        if result == TxnResult::Commit {
+            for (partition, (order, committed)) in staged {
+                self.take_in(partition, order, committed);
+            }
+        }
+    }
+
+    fn take_in(&mut self, partition: TopicPartition, order: Order, committed: Committed) {
+        if self.committed.get(&partition).is_none_or(|(known, _)| *known <= order) {
+            self.committed.insert(partition, (order, committed));
+        }
     }
 
     /// Entries that remove all that is in the log, or on its way there.
@@ -58,10 +118,19 @@ impl Offsets {
 
     fn has_room_for(&self, partition: &TopicPartition, max_offsets: usize) -> bool {
         let is_known = self.committed.contains_key(partition) || self.pending.contains_key(partition);
-        is_known || self.committed.len() + self.pending.len() < max_offsets
+        let staged: usize = self.staged.values().map(BTreeMap::len).sum();
+        is_known || self.committed.len() + self.pending.len() + staged < max_offsets
     }
 
-    fn settle(&mut self, token: AppendToken, commits: Vec<(TopicPartition, Committed)>, is_committed: bool) {
+    fn settle(
+        &mut self,
+        token: AppendToken,
+        commits: Vec<(TopicPartition, Committed)>,
+        producer: Option<Producer>,
+        is_committed: bool,
+    ) {
+        self.to_stage -= usize::from(producer.is_some());
+        let order = Order::Appended(token);
         for (partition, committed) in commits {
             if let Some(count) = self.pending.get_mut(&partition) {
                 *count -= 1;
@@ -69,9 +138,12 @@ impl Offsets {
                     self.pending.remove(&partition);
                 }
             }
-            let is_newer = self.committed.get(&partition).is_none_or(|(order, _)| *order <= Some(token));
-            if is_committed && is_newer {
-                self.committed.insert(partition, (Some(token), committed));
+            match producer {
+                _ if !is_committed => {}
+                None => self.take_in(partition, order, committed),
+                Some(producer) => {
+                    self.staged.entry(producer.id).or_default().insert(partition, (order, committed));
+                }
             }
         }
     }
@@ -85,7 +157,8 @@ impl Offsets {
             metadata: Some(String::new()),
             error_code: ErrorCode::NONE,
         };
-        if require_stable && self.pending.contains_key(partition) {
+        let is_staged = || self.staged.values().any(|staged| staged.contains_key(partition));
+        if require_stable && (self.pending.contains_key(partition) || is_staged()) {
             return OffsetFetchResponsePartition { error_code: ErrorCode::UNSTABLE_OFFSET_COMMIT, ..nothing };
         }
         match self.committed.get(partition) {
@@ -130,12 +203,18 @@ impl Offsets {
 
 impl Group {
     /// Takes in a commit, which is answered when its records are committed to the log, or at once if nothing of it
-    /// is accepted.
-    pub(super) fn commit(&mut self, to: ReplyTo, request: OffsetCommitRequest, turn: &mut Turn<'_>) {
+    /// is accepted. With a producer it belongs to that one's transaction.
+    pub(super) fn commit(
+        &mut self,
+        to: ReplyTo,
+        request: OffsetCommitRequest,
+        producer: Option<Producer>,
+        turn: &mut Turn<'_>,
+    ) {
         let generation = request.generation_id_or_member_epoch;
         let (member_id, instance_id) = (&request.member_id, request.group_instance_id.as_deref());
-        if let Err(code) = self.check_commit(generation, member_id, instance_id) {
-            answer_commit(to, commit_answer(&request.topics, code), turn);
+        if let Err(code) = self.check_commit(generation, member_id, instance_id, producer.is_some()) {
+            answer_commit(to, commit_answer(&request.topics, code), producer, turn);
             return;
         }
         // A member that commits lives.
@@ -161,9 +240,10 @@ impl Group {
             }
         }
         if commits.is_empty() {
-            answer_commit(to, answer, turn);
+            answer_commit(to, answer, producer, turn);
             return;
         }
+        self.offsets.to_stage += usize::from(producer.is_some());
         let entry = |(partition, committed): &(TopicPartition, Committed)| Entry::Offset {
             group: self.id.clone(),
             partition: partition.clone(),
@@ -171,27 +251,31 @@ impl Group {
         };
         let entries: Vec<Entry> = commits.iter().map(entry).collect();
         self.in_flight += 1;
-        turn.append(&self.id, &entries, Then::Commit { commits, answer: Some((to, answer)) });
+        turn.append(&self.id, &entries, Then::Commit { commits, producer, answer: Some((to, answer)) });
     }
 
-    /// Who may commit: members of this generation, and anybody as long as the group has no members.
+    /// Who may commit: members of this generation, and anybody as long as the group has no members. In a transaction,
+    /// also who does not say that it is a member: a producer of before KIP-447 is fenced by its epoch alone
+    /// (KAFKA-18060). Who says so is held to it, or what a former owner of partitions consumed would count.
     fn check_commit(
         &self,
         generation: i32,
         member_id: &str,
         instance_id: Option<&str>,
+        is_transactional: bool,
     ) -> Result<(), ErrorCode> {
+        let is_anybody = generation < 0 && member_id.is_empty() && instance_id.is_none();
         let is_empty = matches!(self.state, State::Empty { .. });
         if self.state == State::Dead {
             Err(ErrorCode::COORDINATOR_NOT_AVAILABLE)
-        } else if generation < 0 && is_empty {
+        } else if generation < 0 && is_empty || is_transactional && is_anybody {
             Ok(())
         } else if generation >= 0 || !member_id.is_empty() || instance_id.is_some() {
             self.check_member(member_id, instance_id)?;
             self.check_generation(generation)?;
             match self.state {
                 // The member knows of the new generation and does not own anything in it yet.
-                State::Completing { .. } => Err(ErrorCode::REBALANCE_IN_PROGRESS),
+                State::Completing { .. } if !is_transactional => Err(ErrorCode::REBALANCE_IN_PROGRESS),
                 // While others join, a member's last commit of the old generation is still welcome.
                 _ => Ok(()),
             }
@@ -205,13 +289,14 @@ impl Group {
         &mut self,
         token: AppendToken,
         commits: Vec<(TopicPartition, Committed)>,
+        producer: Option<Producer>,
         answer: Option<(ReplyTo, Vec<OffsetCommitResponseTopic>)>,
         outcome: Result<(), ErrorCode>,
         turn: &mut Turn<'_>,
     ) {
-        self.offsets.settle(token, commits, outcome.is_ok());
+        self.offsets.settle(token, commits, producer, outcome.is_ok());
         if let Some((to, answer)) = answer {
-            answer_settled_commit(to, answer, outcome, turn);
+            answer_settled_commit(to, answer, producer, outcome, turn);
         }
     }
 }
@@ -220,6 +305,7 @@ impl Group {
 pub(super) fn answer_settled_commit(
     to: ReplyTo,
     mut answer: Vec<OffsetCommitResponseTopic>,
+    producer: Option<Producer>,
     outcome: Result<(), ErrorCode>,
     turn: &mut Turn<'_>,
 ) {
@@ -230,12 +316,58 @@ pub(super) fn answer_settled_commit(
             partition.error_code = commit_error(code);
         }
     }
-    answer_commit(to, answer, turn);
+    answer_commit(to, answer, producer, turn);
 }
 
-fn answer_commit(to: ReplyTo, topics: Vec<OffsetCommitResponseTopic>, turn: &mut Turn<'_>) {
-    let response = OffsetCommitResponse { throttle_time_ms: 0, topics };
-    turn.outbox.reply(to, Response::OffsetCommit(response));
+fn answer_commit(
+    to: ReplyTo,
+    topics: Vec<OffsetCommitResponseTopic>,
+    producer: Option<Producer>,
+    turn: &mut Turn<'_>,
+) {
+    turn.outbox.reply(to, commit_response(topics, producer));
+}
+
+/// The answer to a commit, in a transaction or not.
+pub(super) fn commit_response(
+    topics: Vec<OffsetCommitResponseTopic>,
+    producer: Option<Producer>,
+) -> Response {
+    if producer.is_none() {
+        return Response::OffsetCommit(OffsetCommitResponse { throttle_time_ms: 0, topics });
+    }
+    let partition = |it: OffsetCommitResponsePartition| TxnOffsetCommitResponsePartition {
+        index: it.index,
+        error_code: it.error_code,
+    };
+    let topic = |it: OffsetCommitResponseTopic| TxnOffsetCommitResponseTopic {
+        name: it.name,
+        partitions: it.partitions.into_iter().map(partition).collect(),
+    };
+    let topics = topics.into_iter().map(topic).collect();
+    Response::TxnOffsetCommit(TxnOffsetCommitResponse { throttle_time_ms: 0, topics })
+}
+
+/// What a transaction commits, as a commit without one.
+pub(super) fn plain_commit(request: TxnOffsetCommitRequest) -> OffsetCommitRequest {
+    let partition = |it: TxnOffsetCommitRequestPartition| OffsetCommitRequestPartition {
+        index: it.index,
+        committed_offset: it.committed_offset,
+        committed_leader_epoch: it.committed_leader_epoch,
+        committed_metadata: it.committed_metadata,
+    };
+    let topic = |it: TxnOffsetCommitRequestTopic| OffsetCommitRequestTopic {
+        name: it.name,
+        partitions: it.partitions.into_iter().map(partition).collect(),
+    };
+    OffsetCommitRequest {
+        group_id: request.group_id,
+        generation_id_or_member_epoch: request.generation_id,
+        member_id: request.member_id,
+        group_instance_id: request.group_instance_id,
+        topics: request.topics.into_iter().map(topic).collect(),
+        ..OffsetCommitRequest::default()
+    }
 }
 
 /// The answer that gives every partition this code.

@@ -1,7 +1,7 @@
 //! What a coordinator wants done, and what it remembers until it is.
 
 use super::record::{Committed, Entry, Record, TopicPartition};
-use super::{AppendToken, Output, ReplyTo, Response};
+use super::{AppendToken, Output, Producer, ReplyTo, Response};
 use bytes::Bytes;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::OffsetCommitResponseTopic;
@@ -15,6 +15,8 @@ pub(super) enum Then {
     /// Offsets become what a fetch returns; the answer is none once it was given.
     Commit {
         commits: Vec<(TopicPartition, Committed)>,
+        /// Whose transaction they belong to.
+        producer: Option<Producer>,
         answer: Option<(ReplyTo, Vec<OffsetCommitResponseTopic>)>,
     },
     /// A static member took the place of its former life without a rebalance.
@@ -50,9 +52,13 @@ impl Outbox {
         self.last_token += 1;
         let token = AppendToken(self.last_token);
         let records: Vec<Record> = entries.iter().map(Entry::to_record).collect();
-        self.pending.insert(token, Pending { group: group.to_owned(), then });
         self.timeouts.push_back((give_up_at_ns, token));
-        self.outputs.push(Output::Append { token, records });
+        let producer = match &then {
+            Then::Commit { producer, .. } => *producer,
+            Then::Assign { .. } | Then::Replace { .. } | Then::Emptied | Then::Delete { .. } => None,
+        };
+        self.outputs.push(Output::Append { token, records, producer });
+        self.pending.insert(token, Pending { group: group.to_owned(), then });
     }
 
     pub(super) fn in_flight(&self) -> usize {

@@ -311,7 +311,9 @@ impl Group {
     /// When something is to happen by itself.
     pub(super) fn deadline_ns(&self, config: &GroupConfig) -> Option<u64> {
         let of_state = match self.state {
-            State::Empty { since_ns } if self.in_flight == 0 && self.promised.is_empty() => {
+            State::Empty { since_ns }
+                if self.in_flight == 0 && self.promised.is_empty() && !self.offsets.has_transactional() =>
+            {
                 Some(since_ns.saturating_add(config.retention_ms.saturating_mul(NS_PER_MS)))
             }
             State::Preparing { until_ns, .. } => Some(until_ns),

@@ -56,7 +56,10 @@ impl PartitionLog {
             return Err(AppendError::TooLarge { size_bytes, max_bytes });
         }
         batch.check_for_append()?;
-        let in_sequence = producer_epoch >= 0 && (base_sequence >= 0 || batch.header().is_control());
+        // A coordinator writes for a producer, in its transaction and outside of its sequence.
+        let has_place =
+            base_sequence >= 0 || batch.header().is_transactional() || batch.header().is_control();
+        let in_sequence = producer_epoch >= 0 && has_place;
         if batch.header().has_producer() && !in_sequence {
             return Err(AppendError::Sequence { producer_id, producer_epoch, base_sequence });
         }

@@ -151,6 +151,9 @@ impl Producers {
             let SeenBatch { first_offset, last_offset, max_timestamp, .. } = *seen;
             return ProducerCheck::Duplicate { first_offset, last_offset, max_timestamp };
         }
+        if !is_idempotent(batch) {
+            return ProducerCheck::New;
+        }
         // A new epoch begins at 0, and so does one that a marker brought.
         let last = producer.batches.back().filter(|_| batch.producer_epoch == producer.epoch);
         let expected = last.map_or(0, |last| add_sequence(last.last_sequence, 1));
@@ -195,22 +198,24 @@ impl Producers {
 
     /// Takes in a batch of the log that is no marker.
     pub(super) fn append(&mut self, batch: &BatchHeader) {
-        if !is_idempotent(batch) {
+        if !batch.has_producer() || batch.is_control() {
             return;
         }
         let producer =
             self.by_id.entry(batch.producer_id).or_insert_with(|| Producer::new(batch.producer_epoch));
         producer.reach_epoch(batch.producer_epoch);
-        if producer.batches.len() == BATCHES_PER_PRODUCER {
-            producer.batches.pop_front();
+        if is_idempotent(batch) {
+            if producer.batches.len() == BATCHES_PER_PRODUCER {
+                producer.batches.pop_front();
+            }
+            producer.batches.push_back(SeenBatch {
+                first_sequence: batch.base_sequence,
+                last_sequence: batch.last_sequence(),
+                first_offset: batch.base_offset,
+                last_offset: batch.last_offset(),
+                max_timestamp: batch.max_timestamp,
+            });
         }
-        producer.batches.push_back(SeenBatch {
-            first_sequence: batch.base_sequence,
-            last_sequence: batch.last_sequence(),
-            first_offset: batch.base_offset,
-            last_offset: batch.last_offset(),
-            max_timestamp: batch.max_timestamp,
-        });
         producer.last_offset = batch.last_offset();
         if batch.is_transactional() && producer.open_since.is_none() {
             producer.open_since = Some(batch.base_offset);
@@ -249,7 +254,8 @@ impl Producers {
     }
 }
 
-/// Whether a batch has a place in its producer's sequence. Control batches have a producer and no sequence.
+/// Whether a batch has a place in its producer's sequence. What coordinators write for a producer has none: markers, and
+/// the offsets that its transaction commits.
 fn is_idempotent(batch: &BatchHeader) -> bool {
     batch.has_producer() && !batch.is_control() && batch.base_sequence >= 0
 }

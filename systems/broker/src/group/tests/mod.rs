@@ -20,6 +20,7 @@
 
 mod laws;
 mod table;
+mod transactional;
 
 use super::record::Entry;
 use super::*;
@@ -230,7 +231,7 @@ impl Play {
         assert!(self.asked.iter().all(Option::is_none), "who resigns leaves nobody waiting");
         self.log.retain(|(_, _, is_committed)| *is_committed);
         for record in self.log.iter().flat_map(|(_, records, _)| records) {
-            self.coordinator.replay(&record.key, record.value.as_deref()).expect("its own records");
+            self.coordinator.replay(&record.key, record.value.as_deref(), None).expect("its own records");
         }
         if finish {
             self.coordinator.finish_loading(self.now_ns);
@@ -252,7 +253,7 @@ impl Play {
 
     fn output(&mut self, output: Output, lines: &mut Vec<String>) {
         match output {
-            Output::Append { token, records } => {
+            Output::Append { token, records, .. } => {
                 if self.holds {
                     lines.push(format!("append {}: {}", token.0, self.records(&records)));
                 }
@@ -343,6 +344,7 @@ impl Play {
                     format!("{who}: sync {}", it.error_code)
                 }
             }
+            Response::TxnOffsetCommit(it) => unreachable!("no client here has transactions: {it:?}"),
             Response::OffsetCommit(it) => {
                 encodes(&it, 0);
                 let partitions = it.topics.iter().flat_map(|topic| &topic.partitions);

@@ -337,3 +337,20 @@ fn an_open_transaction_outlives_ten_thousand_producers() {
     let known = BatchHeader::parse(&batch(1, 0).producer(10, 0, 0).build()).unwrap();
     assert_eq!(log.check_producer(&known), ProducerCheck::New, "the oldest idle one is forgotten");
 }
+
+#[test]
+fn what_a_coordinator_writes_for_a_producer_is_in_its_transaction_and_not_in_its_sequence() {
+    let (mut log, mut disk) = with_open();
+    let offsets = |epoch| batch(1, 0).producer(9, epoch, -1).transactional();
+    let check =
+        |log: &PartitionLog, epoch| log.check_producer(&BatchHeader::parse(&offsets(epoch).build()).unwrap());
+    assert_eq!(check(&log, 2), ProducerCheck::New);
+    for _ in 0..2 {
+        appended(&mut log, &mut disk, offsets(2), 0);
+        assert_eq!(check(&log, 2), ProducerCheck::New);
+    }
+    assert_eq!(check(&log, 1), ProducerCheck::InvalidEpoch { current: 2, got: 1 });
+    assert_eq!(log.open_transaction(9, 2), Some(2));
+    let first = BatchHeader::parse(&batch(1, 0).producer(9, 2, 0).transactional().build()).unwrap();
+    assert_eq!(log.check_producer(&first), ProducerCheck::New);
+}

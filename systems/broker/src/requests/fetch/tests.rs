@@ -17,6 +17,9 @@ const CLIENT: &str = "somebody:1";
 const FETCH: i16 = 12;
 const LIST_OFFSETS: i16 = 5;
 
+/// What a fetch is answered: the end of what it got, the last stable offset, and who was aborted from where.
+type Fetched = (i64, i64, Option<Vec<(i64, i64)>>);
+
 struct Quiet {
     disk: MemDisk,
     draws: Draws,
@@ -144,8 +147,7 @@ impl Play {
         );
     }
 
-    /// What a fetch is answered: the end of what it got, the last stable offset, and who was aborted from where.
-    fn fetched(&mut self) -> Option<(i64, i64, Option<Vec<(i64, i64)>>)> {
+    fn fetched(&mut self) -> Option<Fetched> {
         let response = self.answer::<FetchRequest>(FETCH)?;
         let partition = &response.topics[0].partitions[0];
         assert!(partition.error_code.is_none(), "{partition:?}");

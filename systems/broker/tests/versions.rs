@@ -181,6 +181,17 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             assert_eq!(made.topics[0].configs.is_some(), version >= CREATED_CONFIGS_SINCE);
             check(bench, conn, version, ["t", "a/b"].map(create));
         }
+        ApiKey::CreatePartitions => {
+            let bodies = [("t", i32::from(version) + 2), ("t", 0), ("no-such", 2)];
+            let bodies = bodies.map(|(name, count)| CreatePartitionsRequest {
+                topics: vec![CreatePartitionsRequestTopic { name: text(name), count, ..Default::default() }],
+                timeout_ms: 1000,
+                ..Default::default()
+            });
+            check(bench, conn, version, bodies);
+            let found = bench.ask(conn, 13, &metadata("t")).topics[0].partitions.len();
+            assert_eq!(found, usize::try_from(version).expect("not below 0") + 2);
+        }
         ApiKey::DeleteTopics => {
             let names = [format!("made-in-version-{version}"), text("no-such")];
             let bodies = names.map(|name| {

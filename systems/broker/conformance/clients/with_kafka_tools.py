@@ -46,6 +46,9 @@ def topics():
     described = tool("TopicCommand", "--describe", "--topic", topic)
     assert re.search(rf"ReplicationFactor: {cases.replicas}\b", described), described
     equal(len(re.findall(r"Leader: \d+", described)), 3, "leaders")
+    tool("TopicCommand", "--alter", "--topic", topic, "--partitions", "4")
+    described = tool("TopicCommand", "--describe", "--topic", topic)
+    equal(len(re.findall(r"Leader: \d+", described)), 4, "leaders after it grew")
     assert topic in tool("TopicCommand", "--list").split()
     equal(tool("TopicCommand", "--describe", "--under-replicated-partitions").strip(), "", "under-replicated")
     tool("TopicCommand", "--delete", "--topic", topic)

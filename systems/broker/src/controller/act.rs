@@ -12,9 +12,10 @@ use riprap_env::LogLevel;
 use riprap_protocol::messages::{
     AllocateProducerIdsResponse, AlterPartitionRequest, AlterPartitionResponse,
     AlterPartitionResponsePartition, AlterPartitionResponseTopic, BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse, CreateTopicsRequest,
-    CreateTopicsResponse, CreateTopicsResponseConfig, CreateTopicsResponseTopic, DeleteTopicsRequest,
-    DeleteTopicsResponse, DeleteTopicsResponseTopic, ForwardRequestRequest, ForwardRequestResponse,
+    BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse, CreatePartitionsRequest,
+    CreatePartitionsResponse, CreatePartitionsResponseResult, CreateTopicsRequest, CreateTopicsResponse,
+    CreateTopicsResponseConfig, CreateTopicsResponseTopic, DeleteTopicsRequest, DeleteTopicsResponse,
+    DeleteTopicsResponseTopic, ForwardRequestRequest, ForwardRequestResponse,
 };
 use riprap_protocol::{ApiKey, ErrorCode, Message, Reader, Uuid};
 use std::collections::BTreeSet;
@@ -211,6 +212,12 @@ impl Running {
                     self.delete_topics(&body.map_err(|_| ErrorCode::INVALID_REQUEST)?, version, cx)?;
                 response.to_bytes(version)
             }
+            Some(ApiKey::CreatePartitions) => {
+                let body = CreatePartitionsRequest::decode(&mut reader, version);
+                let response =
+                    self.create_partitions(&body.map_err(|_| ErrorCode::INVALID_REQUEST)?, leaders, cx)?;
+                response.to_bytes(version)
+            }
             _ => return Err(ErrorCode::UNSUPPORTED_VERSION),
         };
         let body: Bytes = body.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
@@ -270,6 +277,41 @@ impl Running {
                 }
             }
             response.topics.push(answered);
+        }
+        Ok(response)
+    }
+
+    fn create_partitions(
+        &mut self,
+        request: &CreatePartitionsRequest,
+        leaders: &mut BTreeSet<BrokerId>,
+        cx: &mut Cx<'_>,
+    ) -> Result<CreatePartitionsResponse, ErrorCode> {
+        let mut response = CreatePartitionsResponse::default();
+        for topic in &request.topics {
+            let places = topic.assignments.iter().flatten();
+            let places: Vec<Vec<BrokerId>> =
+                places.map(|place| place.broker_ids.iter().map(|id| BrokerId(*id)).collect()).collect();
+            let mut answered =
+                CreatePartitionsResponseResult { name: topic.name.clone(), ..Default::default() };
+            let controller = self.controller.as_ref().ok_or(ErrorCode::NOT_CONTROLLER)?;
+            match topics::grow(&controller.image, &self.config, &topic.name, topic.count, &places) {
+                Ok(_) if request.validate_only => {}
+                Ok(records) => {
+                    leaders.extend(records.iter().filter_map(|record| match record {
+                        Record::SetPartition { state, .. } => state.leader,
+                        _ => None,
+                    }));
+                    let line = format_args!("controller: topic `{}` grows to {}", topic.name, topic.count);
+                    cx.env.log(LogLevel::Info, line);
+                    self.propose(&records, cx)?;
+                }
+                Err(refusal) => {
+                    answered.error_code = refusal.code;
+                    answered.error_message = Some(refusal.message);
+                }
+            }
+            response.results.push(answered);
         }
         Ok(response)
     }

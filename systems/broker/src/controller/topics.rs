@@ -1,6 +1,7 @@
 //! What the controller decides about topics: whether one can be made as asked, and where its replicas go.
 
 use crate::config::BrokerConfig;
+use crate::coordinators::OFFSETS_TOPIC;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionEpoch, TopicId};
 use crate::metadata::{Image, PartitionState, Record};
 use riprap_protocol::ErrorCode;
@@ -54,7 +55,7 @@ pub(crate) fn create(
     }
     let settings = settings(config, &wish.configs)?;
     let replicas =
-        if wish.assignments.is_empty() { place(image, config, wish)? } else { assigned(config, wish)? };
+        if wish.assignments.is_empty() { place(image, config, wish)? } else { assigned(config, wish, 0)? };
     let in_all = image.partitions().count() + replicas.len();
     if in_all > MAX_PARTITIONS_IN_ALL {
         let message = format!("{in_all} partitions in all; at most {MAX_PARTITIONS_IN_ALL}");
@@ -67,7 +68,61 @@ pub(crate) fn create(
         unclean_leader_election: settings.unclean_leader_election,
         configs: settings.configs,
     }];
-    for (index, replicas) in (0..).zip(replicas) {
+    records.extend(partitions(image, id, 0, replicas));
+    Ok(records)
+}
+
+/// The records that give a topic more partitions, up to `count`. `places` says where the new ones' replicas go; empty leaves
+/// it to the broker.
+pub(crate) fn grow(
+    image: &Image,
+    config: &BrokerConfig,
+    name: &str,
+    count: i32,
+    places: &[Vec<BrokerId>],
+) -> Result<Vec<Record>, Refusal> {
+    let Some((id, topic)) = image.topic_id(name).and_then(|id| Some((id, image.topic(id)?))) else {
+        return refuse(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("there is no topic `{name}`"));
+    };
+    if name == OFFSETS_TOPIC {
+        let message =
+            format!("topic `{name}` must not grow: groups are found by the number of its partitions");
+        return refuse(ErrorCode::INVALID_REQUEST, message);
+    }
+    let (has, in_all) = (topic.partitions.len(), image.partitions().count());
+    let most = MAX_PARTITIONS.min(has + MAX_PARTITIONS_IN_ALL.saturating_sub(in_all));
+    let added = match usize::try_from(count) {
+        Ok(count) if count > has && count <= most => count - has,
+        _ => {
+            let message = format!("{count} partitions; topic `{name}` has {has}, and may have {most}");
+            return refuse(ErrorCode::INVALID_PARTITIONS, message);
+        }
+    };
+    let factor = topic.partitions.values().next().map_or(0, |state| state.replicas.len());
+    let replicas = if places.is_empty() {
+        let (partitions, replication_factor) = (added as i32, factor as i16);
+        place(image, config, &TopicWish { partitions, replication_factor, ..TopicWish::default() })?
+    } else {
+        let assignments = (has as i32..).zip(places.iter().cloned()).collect();
+        let wish = TopicWish { partitions: -1, replication_factor: -1, assignments, ..TopicWish::default() };
+        let replicas = assigned(config, &wish, has as i32)?;
+        if replicas.len() != added || replicas[0].len() != factor {
+            let message = format!("{added} partitions with {factor} replicas each are right");
+            return refuse(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message);
+        }
+        replicas
+    };
+    Ok(partitions(image, id, has as i32, replicas).collect())
+}
+
+/// The records of new partitions, numbered from `first` on.
+fn partitions(
+    image: &Image,
+    topic: TopicId,
+    first: i32,
+    replicas: Vec<Vec<BrokerId>>,
+) -> impl Iterator<Item = Record> {
+    (first..).zip(replicas).map(move |(index, replicas)| {
         let live: Vec<BrokerId> = replicas.iter().copied().filter(|id| image.is_live(*id)).collect();
         // Empty logs are equal: where nobody lives, the first may wait for its turn to lead.
         let isr = if live.is_empty() { vec![replicas[0]] } else { live.clone() };
@@ -79,9 +134,8 @@ pub(crate) fn create(
             leader_epoch: LeaderEpoch(0),
             partition_epoch: PartitionEpoch(0),
         };
-        records.push(Record::SetPartition { topic: id, index, state });
-    }
-    Ok(records)
+        Record::SetPartition { topic, index, state }
+    })
 }
 
 fn check_name(name: &str) -> Result<(), Refusal> {
@@ -159,22 +213,23 @@ fn settings(config: &BrokerConfig, configs: &[(String, Option<String>)]) -> Resu
     Ok(settings)
 }
 
-/// The client's own places.
-fn assigned(config: &BrokerConfig, wish: &TopicWish) -> Result<Vec<Vec<BrokerId>>, Refusal> {
+/// The client's own places for the partitions from `first` on.
+fn assigned(config: &BrokerConfig, wish: &TopicWish, first: i32) -> Result<Vec<Vec<BrokerId>>, Refusal> {
     let wrong = |message: String| refuse(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message);
     if wish.partitions != -1 || wish.replication_factor != -1 {
         let message = "with assignments, partitions and replication factor must be -1".to_owned();
         return refuse(ErrorCode::INVALID_REQUEST, message);
     }
     let by_index: BTreeMap<i32, &Vec<BrokerId>> = wish.assignments.iter().map(|(i, b)| (*i, b)).collect();
-    if by_index.len() != wish.assignments.len() || !by_index.keys().copied().eq(0..by_index.len() as i32) {
-        return wrong("partitions must be numbered from 0 without gaps, each once".to_owned());
+    let end = first + by_index.len() as i32;
+    if by_index.len() != wish.assignments.len() || !by_index.keys().copied().eq(first..end) {
+        return wrong(format!("partitions must be numbered from {first} without gaps, each once"));
     }
     if by_index.len() > MAX_PARTITIONS {
         let message = format!("{} partitions; at most {MAX_PARTITIONS}", by_index.len());
         return refuse(ErrorCode::INVALID_PARTITIONS, message);
     }
-    let factor = by_index[&0].len();
+    let factor = by_index[&first].len();
     for (index, replicas) in &by_index {
         let distinct: BTreeSet<&BrokerId> = replicas.iter().collect();
         if replicas.is_empty() || distinct.len() != replicas.len() || replicas.len() != factor {
@@ -346,5 +401,34 @@ mod tests {
         check(&[1, 2, 3], Some(1), &[1, 2, 3]);
         check(&[3], Some(3), &[3]);
         check(&[], None, &[1]);
+    }
+    #[test]
+    fn topics_grow() {
+        let mut image = image(&[1, 2, 3]);
+        made(&mut image, "t", 1);
+        made(&mut image, OFFSETS_TOPIC, 2);
+        let check = |name: &str, count: i32, places: &[&[i32]], expect: Result<&[(i32, i32)], ErrorCode>| {
+            let places: Vec<Vec<BrokerId>> =
+                places.iter().map(|ids| ids.iter().map(|id| BrokerId(*id)).collect()).collect();
+            let records = grow(&image, &config(), name, count, &places).map_err(|refusal| refusal.code);
+            let led = records.map(|records| {
+                let led = records.iter().map(|record| match record {
+                    Record::SetPartition { index, state, .. } => (*index, state.leader.map_or(-1, |id| id.0)),
+                    other => panic!("{other:?} makes no partition"),
+                });
+                led.collect::<Vec<_>>()
+            });
+            assert_eq!(led, expect.map(<[_]>::to_vec), "{name} to {count}");
+        };
+        check("t", 3, &[], Ok(&[(1, 3), (2, 1)]));
+        check("t", 2, &[&[2, 3, 1]], Ok(&[(1, 2)]));
+        check("t", 3, &[&[2, 3, 1]], Err(ErrorCode::INVALID_REPLICA_ASSIGNMENT));
+        check("t", 2, &[&[2, 3]], Err(ErrorCode::INVALID_REPLICA_ASSIGNMENT));
+        check("t", 2, &[&[2, 3, 7]], Err(ErrorCode::INVALID_REPLICA_ASSIGNMENT));
+        for count in [i32::MIN, -1, 0, 1, 1001, i32::MAX] {
+            check("t", count, &[], Err(ErrorCode::INVALID_PARTITIONS));
+        }
+        check("no-such", 2, &[], Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+        check(OFFSETS_TOPIC, 9, &[], Err(ErrorCode::INVALID_REQUEST));
     }
 }

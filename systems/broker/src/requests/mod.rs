@@ -41,6 +41,7 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::InitProducerId, 0..=5),
     (ApiKey::OffsetForLeaderEpoch, 2..=4),
     (ApiKey::DescribeConfigs, 1..=4),
+    (ApiKey::CreatePartitions, 0..=3),
     (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::DescribeCluster, 0..=2),
 ];
@@ -110,7 +111,9 @@ impl Running {
             ApiKey::Metadata => self.on_metadata(to, &request.body()?, cx),
             ApiKey::DescribeCluster => self.on_describe_cluster(to, &request.body()?, cx),
             ApiKey::DescribeConfigs => self.on_describe_configs(to, &request.body()?, cx),
-            ApiKey::CreateTopics | ApiKey::DeleteTopics => self.on_topics(to, &mut request.reader, cx)?,
+            ApiKey::CreateTopics | ApiKey::CreatePartitions | ApiKey::DeleteTopics => {
+                self.on_topics(to, &mut request.reader, cx)?
+            }
             ApiKey::Produce => self.on_produce(to, &request.body()?, cx),
             ApiKey::Fetch => self.on_fetch(to, request.body()?, cx),
             ApiKey::ListOffsets => self.on_list_offsets(to, &request.body()?, cx),

@@ -1,4 +1,4 @@
-//! CreateTopics and DeleteTopics: passed on to the controller, wherever it is.
+//! CreateTopics, CreatePartitions and DeleteTopics: passed on to the controller, wherever it is.
 //!
 //! A request that the controller certainly did not take is passed on again until its time is over. One whose answer was
 //! lost is not: it may have taken effect, and the client is told REQUEST_TIMED_OUT.
@@ -8,8 +8,9 @@ use crate::controller::{ControlRequest, ControlResponse};
 use crate::node::{Call, Cx, Running};
 use bytes::Bytes;
 use riprap_protocol::messages::{
-    CreateTopicsRequest, CreateTopicsResponse, CreateTopicsResponseTopic, DeleteTopicsRequest,
-    DeleteTopicsResponse, DeleteTopicsResponseTopic, ForwardRequestRequest,
+    CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsResponseResult, CreateTopicsRequest,
+    CreateTopicsResponse, CreateTopicsResponseTopic, DeleteTopicsRequest, DeleteTopicsResponse,
+    DeleteTopicsResponseTopic, ForwardRequestRequest,
 };
 use riprap_protocol::{ApiKey, DecodeError, ErrorCode, Message, Reader};
 
@@ -46,6 +47,7 @@ impl Running {
         // Read here too, so that nonsense ends at the client's connection.
         let timeout_ms = match to.api_key {
             ApiKey::CreateTopics => CreateTopicsRequest::decode(reader, to.api_version)?.timeout_ms,
+            ApiKey::CreatePartitions => CreatePartitionsRequest::decode(reader, to.api_version)?.timeout_ms,
             _ => DeleteTopicsRequest::decode(reader, to.api_version)?.timeout_ms,
         };
         let timeout_ms = timeout_ms.clamp(0, MAX_TIMEOUT_MS) as u64;
@@ -108,18 +110,17 @@ impl Running {
     }
 
     fn pass_back(&mut self, to: ReplyTo, body: Bytes, cx: &mut Cx<'_>) {
-        let mut reader = Reader::new(body);
-        let version = to.api_version;
-        if to.api_key == ApiKey::CreateTopics {
-            match CreateTopicsResponse::decode_all(&mut reader, version) {
-                Ok(response) => self.reply(to, &response, cx),
-                Err(e) => self.drop_connection(to.conn, &e, cx),
-            }
-        } else {
-            match DeleteTopicsResponse::decode_all(&mut reader, version) {
-                Ok(response) => self.reply(to, &response, cx),
-                Err(e) => self.drop_connection(to.conn, &e, cx),
-            }
+        match to.api_key {
+            ApiKey::CreateTopics => self.pass_back_as::<CreateTopicsResponse>(to, body, cx),
+            ApiKey::CreatePartitions => self.pass_back_as::<CreatePartitionsResponse>(to, body, cx),
+            _ => self.pass_back_as::<DeleteTopicsResponse>(to, body, cx),
+        }
+    }
+
+    fn pass_back_as<M: Message>(&mut self, to: ReplyTo, body: Bytes, cx: &mut Cx<'_>) {
+        match M::decode_all(&mut Reader::new(body), to.api_version) {
+            Ok(response) => self.reply(to, &response, cx),
+            Err(e) => self.drop_connection(to.conn, &e, cx),
         }
     }
 
@@ -133,6 +134,13 @@ impl Running {
             };
             let topics = request.topics.into_iter().map(refused).collect();
             self.reply(to, &CreateTopicsResponse { topics, ..Default::default() }, cx);
+        } else if to.api_key == ApiKey::CreatePartitions {
+            let request = CreatePartitionsRequest::decode(&mut reader, to.api_version).unwrap_or_default();
+            let refused = |topic: riprap_protocol::messages::CreatePartitionsRequestTopic| {
+                CreatePartitionsResponseResult { name: topic.name, error_code, ..Default::default() }
+            };
+            let results = request.topics.into_iter().map(refused).collect();
+            self.reply(to, &CreatePartitionsResponse { results, ..Default::default() }, cx);
         } else {
             let request = DeleteTopicsRequest::decode(&mut reader, to.api_version).unwrap_or_default();
             let by_name = request.topic_names.into_iter().map(|name| DeleteTopicsResponseTopic {

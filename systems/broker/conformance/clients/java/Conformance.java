@@ -18,6 +18,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
@@ -33,6 +34,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.InvalidPartitionsException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
@@ -88,6 +90,7 @@ public class Conformance {
 
     private void quiet(Map<String, Case> cases) {
         cases.put("topics", this::topics);
+        cases.put("more-partitions", this::morePartitions);
         cases.put("describe-cluster", this::describeCluster);
         cases.put("describe-configs", this::describeConfigs);
         cases.put("idempotent-producer-with-each-codec", this::codecs);
@@ -199,6 +202,27 @@ public class Conformance {
             get(admin.describeTopics(List.of(topic)).allTopicNames());
             throw new AssertionError("described after its deletion");
         } catch (UnknownTopicOrPartitionException expected) {
+            // As it should be.
+        }
+    }
+
+    private void morePartitions() throws Exception {
+        String topic = create("more-partitions", 1);
+        try (KafkaConsumer<byte[], byte[]> member =
+                member(prefix + "-more-partitions", Map.of("metadata.max.age.ms", 500, "heartbeat.interval.ms", 300))) {
+            member.subscribe(List.of(topic));
+            until(List.of(member), () -> member.assignment().size() == 1, "the member has all");
+            get(admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all());
+            until(List.of(member), () -> member.assignment().size() == 3, "the member has the new ones");
+            for (int partition = 0; partition < 3; partition++) {
+                fill(topic, partition, 2);
+            }
+            read(member, 6);
+        }
+        try {
+            get(admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(2))).all());
+            throw new AssertionError("it shrank");
+        } catch (InvalidPartitionsException expected) {
             // As it should be.
         }
     }

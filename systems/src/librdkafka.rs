@@ -96,7 +96,7 @@ pub struct KafkaLog {
     given: BTreeSet<Key>,
     /// What the group gave and took since it was looked at last.
     rebalance: Arc<Mutex<Vec<Rebalance>>>,
-    /// What it took when the consumer left it: to be told by the next poll.
+    /// What no poll has told yet of what it gave and took: when the consumer left it, or a poll failed.
     parting: Vec<Rebalance>,
     report: Arc<Mutex<Option<Report>>>,
 }
@@ -243,9 +243,9 @@ impl KafkaLog {
 
     fn poll_now(&mut self) -> Result<Polled, LogError> {
         let deadline = Instant::now() + self.config.poll_timeout;
+        self.consumer()?;
         let mut polled = Polled { rebalance: std::mem::take(&mut self.parting), ..Polled::default() };
         let mut records = 0;
-        self.consumer()?;
         while records < self.config.max_poll_records {
             let left = deadline.saturating_duration_since(Instant::now());
             // Once there is something, only what is there already is taken.
@@ -284,7 +284,11 @@ impl KafkaLog {
                 Some(Err(error)) if is_connection_trouble(&error) => {}
                 // Records that were delivered count; an error that lasts is met again by the next poll.
                 Some(Err(_)) if records > 0 => break,
-                Some(Err(error)) => return Err(self.error(&error)),
+                Some(Err(error)) => {
+                    // What the group gave and took is told all the same, by the next poll that ends well.
+                    self.parting = polled.rebalance;
+                    return Err(self.error(&error));
+                }
             }
         }
         Ok(polled)

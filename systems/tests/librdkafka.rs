@@ -99,3 +99,21 @@ fn a_member_commits_what_the_group_gave_it_and_nothing_else() -> Result<(), LogE
     assert_eq!((offsets.last(), rebalance), (Some(&1), vec![]));
     Ok(())
 }
+
+/// librdkafka ends the process if a partition is taken and given back again while it is still stopping from the last time.
+#[test]
+fn keys_may_be_assigned_again_at_once() -> Result<(), LogError> {
+    let mock = MockCluster::new(1).expect("a cluster in memory");
+    mock.create_topic("t0", 4, 1).expect("a topic that is not there yet");
+    let mut log = client(&mock);
+    let keys = [Key(0), Key(1)];
+    block_on(log.assign(&keys, true))?;
+    block_on(log.send(Key(0), Value(0)))?;
+    poll_until(&mut log, 0, 0)?;
+    for _ in 0..3 {
+        block_on(log.assign(&keys, false))?;
+    }
+    block_on(log.send(Key(0), Value(1)))?;
+    assert_eq!(poll_until(&mut log, 0, 1)?, (vec![1], Vec::new()));
+    Ok(())
+}

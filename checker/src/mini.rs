@@ -115,7 +115,7 @@ fn op(word: &str, history: &mut History, waited_ns: i64) -> Option<()> {
     let rebalance = if rebalanced.is_empty() {
         Vec::new()
     } else {
-        vec![Rebalance { kind: "assigned".to_owned(), keys: rebalanced }]
+        vec![Rebalance { kind: Rebalance::ASSIGNED.to_owned(), keys: rebalanced }]
     };
     let from_beginning = word.starts_with('A');
     let process = Process::Client(process);

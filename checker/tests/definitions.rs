@@ -174,14 +174,18 @@ impl Brute {
             add(if elsewhere { "misrouted" } else { "phantom-read" }, 1);
         }
         for op in &self.ops {
-            for (value, committed) in self.redelivered(op) {
-                let _: (Key, Value) = value;
-                add(if committed { "redelivery" } else { "redelivery-uncommitted" }, 1);
+            for is_committed in self.redelivered(op) {
+                add(if is_committed { "redelivery" } else { "redelivery-uncommitted" }, 1);
             }
-            for (name, held_name) in self.steps_to(op) {
-                let (key, name) = name;
-                let held = group && self.is_held(key, op);
-                add(if held { held_name } else { name }, 1);
+            for (key, is_skip) in self.steps_to(op) {
+                let is_held = group && self.is_held(key, op);
+                let name = match (is_skip, is_held) {
+                    (true, true) => "poll-skip-held",
+                    (true, false) => "poll-skip",
+                    (false, true) => "nonmonotonic-poll-held",
+                    (false, false) => "nonmonotonic-poll",
+                };
+                add(name, 1);
             }
             for name in self.positions_after(op) {
                 add(name, 1);
@@ -228,8 +232,8 @@ impl Brute {
             && op.end.is_some_and(|end| self.joined(op.op.process, end).is_some())
     }
 
-    /// The records that an op of a member read, although another had, and whether they had been committed.
-    fn redelivered(&self, op: &Done) -> Vec<((Key, Value), bool)> {
+    /// For each record that an op of a member read, although another had: whether it had been committed.
+    fn redelivered(&self, op: &Done) -> Vec<bool> {
         if !self.is_members_read(op) {
             return Vec::new();
         }
@@ -262,7 +266,7 @@ impl Brute {
             .map(|(key, _, value)| (key, value))
             .collect();
         let again = records.into_iter().filter(|(record, _)| was_read.contains(record));
-        again.map(|(record, offset)| (record, is_committed(record.0, offset))).collect()
+        again.map(|((key, _), offset)| is_committed(key, offset)).collect()
     }
 
     /// What is known of the group's committed offsets by what ended before a row, and how often they went back.
@@ -310,9 +314,8 @@ impl Brute {
         (last.op.kind == Kind::Ok && !moved).then_some(last)
     }
 
-    /// Of each key that an op reads: whether it left something out, or went back.
-    #[allow(clippy::type_complexity)]
-    fn steps_to(&self, op: &Done) -> Vec<((Key, &'static str), &'static str)> {
+    /// Each key in which an op left something out (`true`) or went back, as against what its process had read before.
+    fn steps_to(&self, op: &Done) -> Vec<(Key, bool)> {
         if op.end.is_none() {
             return Vec::new();
         }
@@ -322,11 +325,7 @@ impl Brute {
             let to = op.reads_of(*key);
             let place = |value: &Value| self.places(*key, *value).last().copied();
             let (from, to) = (place(from.last()?)?, place(to.first()?)?);
-            match to {
-                _ if to > from + 1 => Some(((*key, "poll-skip"), "poll-skip-held")),
-                _ if to < from + 1 => Some(((*key, "nonmonotonic-poll"), "nonmonotonic-poll-held")),
-                _ => None,
-            }
+            (to != from + 1).then_some((*key, to > from))
         };
         keys.iter().filter_map(step).collect()
     }

@@ -97,12 +97,12 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
                 open.remove(&process);
             }
             F::Send | F::Poll | F::Txn => {
-                let txn = index.txn_of(op).expect("a completion of sends and polls is a transaction");
-                index.ends_of_reads(txn, &mut ends);
                 let aborted = op.was_aborted();
                 if !aborted && !open.contains_key(&process) {
                     continue;
                 }
+                let txn = index.txn_of(op).expect("a completion of sends and polls is a transaction");
+                index.ends_of_reads(txn, &mut ends);
                 let open = open.entry(process).or_default();
                 for (key, aborted) in open.iter_mut() {
                     let key = index.keys[*key as usize].key;

@@ -49,10 +49,10 @@ const STUCK_PRODUCER: AnomalyInfo = AnomalyInfo {
 };
 
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
-    let Some(whole) = whole_from(index) else { return Vec::new() };
     if options.jepsen() {
         return Vec::new();
     }
+    let Some(whole) = whole_from(index) else { return Vec::new() };
     [consumers(index, options, whole), producers(index, options, whole)].into_iter().flatten().collect()
 }
 

@@ -39,6 +39,7 @@ mod sync;
 pub use config::GroupConfig;
 pub use offsets::{offset_fetch_error, offset_fetch_groups, offset_fetch_response};
 pub(crate) use outbox::unavailable;
+pub(crate) use record::Cursor;
 pub use record::{Record, RecordError};
 
 use crate::schedule::Schedule;

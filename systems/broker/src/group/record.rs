@@ -240,42 +240,54 @@ fn i32_len(len: usize) -> i32 {
 }
 
 /// What is left to read.
-struct Cursor<'a> {
-    left: &'a [u8],
-    what: &'static str,
+/// Reads a key or a value of a coordinator's record: what is left of it, and which of them it is.
+pub(crate) struct Cursor<'a> {
+    pub(crate) left: &'a [u8],
+    pub(crate) what: &'static str,
 }
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
+    pub(crate) fn get<T>(
+        &mut self,
+        get: impl Fn(&mut &'a [u8]) -> Result<T, bytes::TryGetError>,
+    ) -> Result<T, RecordError> {
+        get(&mut self.left).map_err(|_| RecordError::Short(self.what))
+    }
+
     fn i16(&mut self) -> Result<i16, RecordError> {
-        self.left.try_get_i16().map_err(|_| RecordError::Short(self.what))
+        self.get(Buf::try_get_i16)
     }
 
     fn i32(&mut self) -> Result<i32, RecordError> {
-        self.left.try_get_i32().map_err(|_| RecordError::Short(self.what))
+        self.get(Buf::try_get_i32)
     }
 
     fn i64(&mut self) -> Result<i64, RecordError> {
-        self.left.try_get_i64().map_err(|_| RecordError::Short(self.what))
+        self.get(Buf::try_get_i64)
     }
 
-    fn version(&mut self, right: i16, known: &'static str) -> Result<(), RecordError> {
+    pub(crate) fn version(&mut self, right: i16, known: &'static str) -> Result<(), RecordError> {
         match self.i16()? {
             version if version == right => Ok(()),
             version => Err(RecordError::Version { what: self.what, version, known }),
         }
     }
 
-    fn take(&mut self, len: usize) -> Result<&[u8], RecordError> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], RecordError> {
         let (taken, left) = self.left.split_at_checked(len).ok_or(RecordError::Short(self.what))?;
         self.left = left;
         Ok(taken)
     }
 
+    /// Text of so many bytes.
+    pub(crate) fn text_of(&mut self, len: usize) -> Result<String, RecordError> {
+        let text = std::str::from_utf8(self.take(len)?).map_err(|_| RecordError::Text(self.what))?;
+        Ok(text.to_owned())
+    }
+
     fn nullable(&mut self) -> Result<Option<String>, RecordError> {
         let Ok(len) = usize::try_from(self.i16()?) else { return Ok(None) };
-        let what = self.what;
-        let text = std::str::from_utf8(self.take(len)?).map_err(|_| RecordError::Text(what))?;
-        Ok(Some(text.to_owned()))
+        self.text_of(len).map(Some)
     }
 
     fn text(&mut self) -> Result<String, RecordError> {
@@ -287,7 +299,7 @@ impl Cursor<'_> {
         Ok(Bytes::copy_from_slice(self.take(len)?))
     }
 
-    fn finish(&self) -> Result<(), RecordError> {
+    pub(crate) fn finish(&self) -> Result<(), RecordError> {
         match self.left.len() {
             0 => Ok(()),
             count => Err(RecordError::Long { what: self.what, count }),

@@ -16,7 +16,7 @@
 //! Source: Kafka's message definitions TransactionLogKey, TransactionLogValue; KIP-915 for the versions.
 
 use super::transaction::{Producer, State, TopicPartition, Transaction};
-use crate::group::{Record, RecordError};
+use crate::group::{Cursor, Record, RecordError};
 use bytes::{Buf, BufMut, BytesMut};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +75,7 @@ pub(super) fn from_record(
     let mut key = Cursor { left: key, what: "key" };
     key.version(KEY, "0")?;
     let len = usize::try_from(key.get(Buf::try_get_i16)?).map_err(|_| RecordError::Text("key"))?;
-    let id = key.text(len)?;
+    let id = key.text_of(len)?;
     key.finish()?;
     Ok((id, value.map(transaction_of).transpose()?))
 }
@@ -93,7 +93,7 @@ fn transaction_of(value: &[u8]) -> Result<Transaction, RecordError> {
     // A count that lies runs into the end: nothing is reserved for it.
     for _ in 0..value.len()? {
         let len = value.len()?;
-        let topic = value.text(len)?;
+        let topic = value.text_of(len)?;
         for _ in 0..value.len()? {
             let index = value.get(Buf::try_get_i32)?;
             partitions.insert(TopicPartition { topic: topic.clone(), index });
@@ -128,27 +128,8 @@ fn put_varint(out: &mut BytesMut, mut number: u32) {
     out.put_u8(number as u8);
 }
 
-/// What is left to read.
-struct Cursor<'a> {
-    left: &'a [u8],
-    what: &'static str,
-}
-
+/// What flexible versions have beside what groups' records are made of.
 impl<'a> Cursor<'a> {
-    fn get<T>(
-        &mut self,
-        get: impl Fn(&mut &'a [u8]) -> Result<T, bytes::TryGetError>,
-    ) -> Result<T, RecordError> {
-        get(&mut self.left).map_err(|_| RecordError::Short(self.what))
-    }
-
-    fn version(&mut self, right: i16, known: &'static str) -> Result<(), RecordError> {
-        match self.get(Buf::try_get_i16)? {
-            version if version == right => Ok(()),
-            version => Err(RecordError::Version { what: self.what, version, known }),
-        }
-    }
-
     fn varint(&mut self) -> Result<u32, RecordError> {
         let mut number = 0;
         for shift in [0, 7, 14, 21] {
@@ -165,17 +146,6 @@ impl<'a> Cursor<'a> {
         Ok(self.varint()?.saturating_sub(1) as usize)
     }
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8], RecordError> {
-        let (taken, left) = self.left.split_at_checked(len).ok_or(RecordError::Short(self.what))?;
-        self.left = left;
-        Ok(taken)
-    }
-
-    fn text(&mut self, len: usize) -> Result<String, RecordError> {
-        let text = std::str::from_utf8(self.take(len)?).map_err(|_| RecordError::Text(self.what))?;
-        Ok(text.to_owned())
-    }
-
     fn tags(
         &mut self,
         mut take_in: impl FnMut(u32, &mut Cursor<'a>) -> Result<(), RecordError>,
@@ -186,13 +156,6 @@ impl<'a> Cursor<'a> {
             take_in(tag, &mut field)?;
         }
         Ok(())
-    }
-
-    fn finish(&self) -> Result<(), RecordError> {
-        match self.left.len() {
-            0 => Ok(()),
-            count => Err(RecordError::Long { what: self.what, count }),
-        }
     }
 }
 

@@ -198,6 +198,9 @@ fn write_function(out: &mut String, item: &Struct) {
         }
         let name = &field.name;
         match range(field, item) {
+            None if field.is_nullable_struct() => {
+                statement(out, &format!("w.put_struct(&self.{name})?;"));
+            }
             None => statement(out, &format!("w.put(&self.{name})?;")),
             Some(range) if field.ignorable => statement(out, &format!("w.put_in({range}, &self.{name})?;")),
             Some(range) => {
@@ -231,6 +234,9 @@ fn read_function(out: &mut String, item: &Struct) {
     for field in item.fields.iter().filter(|field| field.tag.is_none()) {
         let name = &field.name;
         match range(field, item) {
+            None if field.is_nullable_struct() => {
+                statement(out, &format!("r.get_struct(&mut it.{name})?;"));
+            }
             None => statement(out, &format!("r.get(&mut it.{name})?;")),
             Some(range) => statement(out, &format!("r.get_in({range}, &mut it.{name})?;")),
         }

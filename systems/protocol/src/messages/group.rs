@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::ApiKey;
 use crate::wire::{DecodeError, EncodeError, Reader, Wire, Writer};
-use crate::{ErrorCode, Message, Request};
+use crate::{ErrorCode, Message, Request, Uuid};
 
 /// Versions 0 to 6.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -1372,6 +1372,577 @@ impl Wire for DeleteGroupsResponseResult {
         let mut it = Self::default();
         r.get(&mut it.group_id)?;
         r.get(&mut it.error_code)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+/// Versions 0 to 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OffsetDeleteRequest {
+    pub group_id: String,
+    pub topics: Vec<OffsetDeleteRequestTopic>,
+}
+
+impl Wire for OffsetDeleteRequest {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.group_id)?;
+        w.put(&self.topics)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.group_id)?;
+        r.get(&mut it.topics)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Message for OffsetDeleteRequest {
+    const NAME: &'static str = "OffsetDeleteRequest";
+    const VERSIONS: RangeInclusive<i16> = 0..=0;
+    const FLEXIBLE_SINCE: i16 = i16::MAX;
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OffsetDeleteRequestTopic {
+    pub name: String,
+    pub partitions: Vec<OffsetDeleteRequestPartition>,
+}
+
+impl Wire for OffsetDeleteRequestTopic {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.name)?;
+        w.put(&self.partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.name)?;
+        r.get(&mut it.partitions)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OffsetDeleteRequestPartition {
+    pub index: i32,
+}
+
+impl Wire for OffsetDeleteRequestPartition {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.index)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.index)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Request for OffsetDeleteRequest {
+    const KEY: ApiKey = ApiKey::OffsetDelete;
+    type Response = OffsetDeleteResponse;
+}
+
+/// Versions 0 to 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OffsetDeleteResponse {
+    pub error_code: ErrorCode,
+    pub throttle_time_ms: i32,
+    pub topics: Vec<OffsetDeleteResponseTopic>,
+}
+
+impl Wire for OffsetDeleteResponse {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.error_code)?;
+        w.put(&self.throttle_time_ms)?;
+        w.put(&self.topics)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.error_code)?;
+        r.get(&mut it.throttle_time_ms)?;
+        r.get(&mut it.topics)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Message for OffsetDeleteResponse {
+    const NAME: &'static str = "OffsetDeleteResponse";
+    const VERSIONS: RangeInclusive<i16> = 0..=0;
+    const FLEXIBLE_SINCE: i16 = i16::MAX;
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OffsetDeleteResponseTopic {
+    pub name: String,
+    pub partitions: Vec<OffsetDeleteResponsePartition>,
+}
+
+impl Wire for OffsetDeleteResponseTopic {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.name)?;
+        w.put(&self.partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.name)?;
+        r.get(&mut it.partitions)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OffsetDeleteResponsePartition {
+    pub index: i32,
+    pub error_code: ErrorCode,
+}
+
+impl Wire for OffsetDeleteResponsePartition {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.index)?;
+        w.put(&self.error_code)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.index)?;
+        r.get(&mut it.error_code)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+/// Versions 0 to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConsumerGroupHeartbeatRequest {
+    pub group_id: String,
+    pub member_id: String,
+    pub member_epoch: i32,
+    pub instance_id: Option<String>,
+    pub rack_id: Option<String>,
+    pub rebalance_timeout_ms: i32,
+    pub subscribed_topic_names: Option<Vec<String>>,
+    pub subscribed_topic_regex: Option<String>,
+    pub server_assignor: Option<String>,
+    pub topic_partitions: Option<Vec<ConsumerGroupHeartbeatRequestTopicPartitions>>,
+}
+
+impl Default for ConsumerGroupHeartbeatRequest {
+    fn default() -> Self {
+        Self {
+            group_id: String::new(),
+            member_id: String::new(),
+            member_epoch: 0,
+            instance_id: None,
+            rack_id: None,
+            rebalance_timeout_ms: -1,
+            subscribed_topic_names: None,
+            subscribed_topic_regex: None,
+            server_assignor: None,
+            topic_partitions: None,
+        }
+    }
+}
+
+impl Wire for ConsumerGroupHeartbeatRequest {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.group_id)?;
+        w.put(&self.member_id)?;
+        w.put(&self.member_epoch)?;
+        w.put(&self.instance_id)?;
+        w.put(&self.rack_id)?;
+        w.put(&self.rebalance_timeout_ms)?;
+        w.put(&self.subscribed_topic_names)?;
+        w.put_or_default(
+            1..,
+            &self.subscribed_topic_regex,
+            self.subscribed_topic_regex.is_none(),
+            "subscribed_topic_regex",
+        )?;
+        w.put(&self.server_assignor)?;
+        w.put(&self.topic_partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.group_id)?;
+        r.get(&mut it.member_id)?;
+        r.get(&mut it.member_epoch)?;
+        r.get(&mut it.instance_id)?;
+        r.get(&mut it.rack_id)?;
+        r.get(&mut it.rebalance_timeout_ms)?;
+        r.get(&mut it.subscribed_topic_names)?;
+        r.get_in(1.., &mut it.subscribed_topic_regex)?;
+        r.get(&mut it.server_assignor)?;
+        r.get(&mut it.topic_partitions)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Message for ConsumerGroupHeartbeatRequest {
+    const NAME: &'static str = "ConsumerGroupHeartbeatRequest";
+    const VERSIONS: RangeInclusive<i16> = 0..=1;
+    const FLEXIBLE_SINCE: i16 = 0;
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsumerGroupHeartbeatRequestTopicPartitions {
+    pub topic_id: Uuid,
+    pub partitions: Vec<i32>,
+}
+
+impl Wire for ConsumerGroupHeartbeatRequestTopicPartitions {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.topic_id)?;
+        w.put(&self.partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.topic_id)?;
+        r.get(&mut it.partitions)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Request for ConsumerGroupHeartbeatRequest {
+    const KEY: ApiKey = ApiKey::ConsumerGroupHeartbeat;
+    type Response = ConsumerGroupHeartbeatResponse;
+}
+
+/// Versions 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsumerGroupHeartbeatResponse {
+    pub throttle_time_ms: i32,
+    pub error_code: ErrorCode,
+    pub error_message: Option<String>,
+    pub member_id: Option<String>,
+    pub member_epoch: i32,
+    pub heartbeat_interval_ms: i32,
+    pub assignment: Option<ConsumerGroupHeartbeatResponseAssignment>,
+}
+
+impl Wire for ConsumerGroupHeartbeatResponse {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.throttle_time_ms)?;
+        w.put(&self.error_code)?;
+        w.put(&self.error_message)?;
+        w.put(&self.member_id)?;
+        w.put(&self.member_epoch)?;
+        w.put(&self.heartbeat_interval_ms)?;
+        w.put_struct(&self.assignment)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.throttle_time_ms)?;
+        r.get(&mut it.error_code)?;
+        r.get(&mut it.error_message)?;
+        r.get(&mut it.member_id)?;
+        r.get(&mut it.member_epoch)?;
+        r.get(&mut it.heartbeat_interval_ms)?;
+        r.get_struct(&mut it.assignment)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Message for ConsumerGroupHeartbeatResponse {
+    const NAME: &'static str = "ConsumerGroupHeartbeatResponse";
+    const VERSIONS: RangeInclusive<i16> = 0..=1;
+    const FLEXIBLE_SINCE: i16 = 0;
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsumerGroupHeartbeatResponseAssignment {
+    pub topic_partitions: Vec<ConsumerGroupHeartbeatResponseTopicPartitions>,
+}
+
+impl Wire for ConsumerGroupHeartbeatResponseAssignment {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.topic_partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.topic_partitions)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsumerGroupHeartbeatResponseTopicPartitions {
+    pub topic_id: Uuid,
+    pub partitions: Vec<i32>,
+}
+
+impl Wire for ConsumerGroupHeartbeatResponseTopicPartitions {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.topic_id)?;
+        w.put(&self.partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.topic_id)?;
+        r.get(&mut it.partitions)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+/// Versions 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsumerGroupDescribeRequest {
+    pub group_ids: Vec<String>,
+    pub include_authorized_operations: bool,
+}
+
+impl Wire for ConsumerGroupDescribeRequest {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.group_ids)?;
+        w.put(&self.include_authorized_operations)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.group_ids)?;
+        r.get(&mut it.include_authorized_operations)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Message for ConsumerGroupDescribeRequest {
+    const NAME: &'static str = "ConsumerGroupDescribeRequest";
+    const VERSIONS: RangeInclusive<i16> = 0..=1;
+    const FLEXIBLE_SINCE: i16 = 0;
+}
+
+impl Request for ConsumerGroupDescribeRequest {
+    const KEY: ApiKey = ApiKey::ConsumerGroupDescribe;
+    type Response = ConsumerGroupDescribeResponse;
+}
+
+/// Versions 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsumerGroupDescribeResponse {
+    pub throttle_time_ms: i32,
+    pub groups: Vec<ConsumerGroupDescribeResponseGroup>,
+}
+
+impl Wire for ConsumerGroupDescribeResponse {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.throttle_time_ms)?;
+        w.put(&self.groups)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.throttle_time_ms)?;
+        r.get(&mut it.groups)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Message for ConsumerGroupDescribeResponse {
+    const NAME: &'static str = "ConsumerGroupDescribeResponse";
+    const VERSIONS: RangeInclusive<i16> = 0..=1;
+    const FLEXIBLE_SINCE: i16 = 0;
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConsumerGroupDescribeResponseGroup {
+    pub error_code: ErrorCode,
+    pub error_message: Option<String>,
+    pub group_id: String,
+    pub group_state: String,
+    pub group_epoch: i32,
+    pub assignment_epoch: i32,
+    pub assignor_name: String,
+    pub members: Vec<ConsumerGroupDescribeResponseMember>,
+    pub authorized_operations: i32,
+}
+
+impl Default for ConsumerGroupDescribeResponseGroup {
+    fn default() -> Self {
+        Self {
+            error_code: ErrorCode::NONE,
+            error_message: None,
+            group_id: String::new(),
+            group_state: String::new(),
+            group_epoch: 0,
+            assignment_epoch: 0,
+            assignor_name: String::new(),
+            members: Vec::new(),
+            authorized_operations: -2147483648,
+        }
+    }
+}
+
+impl Wire for ConsumerGroupDescribeResponseGroup {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.error_code)?;
+        w.put(&self.error_message)?;
+        w.put(&self.group_id)?;
+        w.put(&self.group_state)?;
+        w.put(&self.group_epoch)?;
+        w.put(&self.assignment_epoch)?;
+        w.put(&self.assignor_name)?;
+        w.put(&self.members)?;
+        w.put(&self.authorized_operations)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.error_code)?;
+        r.get(&mut it.error_message)?;
+        r.get(&mut it.group_id)?;
+        r.get(&mut it.group_state)?;
+        r.get(&mut it.group_epoch)?;
+        r.get(&mut it.assignment_epoch)?;
+        r.get(&mut it.assignor_name)?;
+        r.get(&mut it.members)?;
+        r.get(&mut it.authorized_operations)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConsumerGroupDescribeResponseMember {
+    pub member_id: String,
+    pub instance_id: Option<String>,
+    pub rack_id: Option<String>,
+    pub member_epoch: i32,
+    pub client_id: String,
+    pub client_host: String,
+    pub subscribed_topic_names: Vec<String>,
+    pub subscribed_topic_regex: Option<String>,
+    pub assignment: ConsumerGroupDescribeResponseAssignment,
+    pub target_assignment: ConsumerGroupDescribeResponseAssignment,
+    pub member_type: i8,
+}
+
+impl Default for ConsumerGroupDescribeResponseMember {
+    fn default() -> Self {
+        Self {
+            member_id: String::new(),
+            instance_id: None,
+            rack_id: None,
+            member_epoch: 0,
+            client_id: String::new(),
+            client_host: String::new(),
+            subscribed_topic_names: Vec::new(),
+            subscribed_topic_regex: None,
+            assignment: Default::default(),
+            target_assignment: Default::default(),
+            member_type: -1,
+        }
+    }
+}
+
+impl Wire for ConsumerGroupDescribeResponseMember {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.member_id)?;
+        w.put(&self.instance_id)?;
+        w.put(&self.rack_id)?;
+        w.put(&self.member_epoch)?;
+        w.put(&self.client_id)?;
+        w.put(&self.client_host)?;
+        w.put(&self.subscribed_topic_names)?;
+        w.put(&self.subscribed_topic_regex)?;
+        w.put(&self.assignment)?;
+        w.put(&self.target_assignment)?;
+        w.put_in(1.., &self.member_type)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.member_id)?;
+        r.get(&mut it.instance_id)?;
+        r.get(&mut it.rack_id)?;
+        r.get(&mut it.member_epoch)?;
+        r.get(&mut it.client_id)?;
+        r.get(&mut it.client_host)?;
+        r.get(&mut it.subscribed_topic_names)?;
+        r.get(&mut it.subscribed_topic_regex)?;
+        r.get(&mut it.assignment)?;
+        r.get(&mut it.target_assignment)?;
+        r.get_in(1.., &mut it.member_type)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsumerGroupDescribeResponseAssignment {
+    pub topic_partitions: Vec<ConsumerGroupDescribeResponseTopicPartitions>,
+}
+
+impl Wire for ConsumerGroupDescribeResponseAssignment {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.topic_partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.topic_partitions)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConsumerGroupDescribeResponseTopicPartitions {
+    pub topic_id: Uuid,
+    pub topic_name: String,
+    pub partitions: Vec<i32>,
+}
+
+impl Wire for ConsumerGroupDescribeResponseTopicPartitions {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.topic_id)?;
+        w.put(&self.topic_name)?;
+        w.put(&self.partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.topic_id)?;
+        r.get(&mut it.topic_name)?;
+        r.get(&mut it.partitions)?;
         r.skip_tags()?;
         Ok(it)
     }

@@ -6,6 +6,7 @@
 
 use crate::api::ApiSpec;
 
+mod admin;
 mod cluster;
 mod consumer;
 mod group;
@@ -13,6 +14,7 @@ mod internal;
 mod log;
 mod txn;
 
+pub use admin::*;
 pub use cluster::*;
 pub use consumer::*;
 pub use group::*;
@@ -49,9 +51,23 @@ pub enum ApiKey {
     WriteTxnMarkers = 27,
     TxnOffsetCommit = 28,
     DescribeConfigs = 32,
+    AlterConfigs = 33,
+    DescribeLogDirs = 35,
     CreatePartitions = 37,
     DeleteGroups = 42,
+    ElectLeaders = 43,
+    IncrementalAlterConfigs = 44,
+    AlterPartitionReassignments = 45,
+    ListPartitionReassignments = 46,
+    OffsetDelete = 47,
     DescribeCluster = 60,
+    DescribeProducers = 61,
+    UnregisterBroker = 64,
+    DescribeTransactions = 65,
+    ListTransactions = 66,
+    ConsumerGroupHeartbeat = 68,
+    ConsumerGroupDescribe = 69,
+    DescribeTopicPartitions = 75,
     RaftMessage = 10000,
     BrokerRegistration = 10001,
     BrokerHeartbeat = 10002,
@@ -86,9 +102,23 @@ pub(crate) static API_SPECS: &[ApiSpec] = &[
     ApiSpec::new(ApiKey::WriteTxnMarkers, "WriteTxnMarkers", 1, 1, 1),
     ApiSpec::new(ApiKey::TxnOffsetCommit, "TxnOffsetCommit", 0, 5, 3),
     ApiSpec::new(ApiKey::DescribeConfigs, "DescribeConfigs", 1, 4, 4),
+    ApiSpec::new(ApiKey::AlterConfigs, "AlterConfigs", 0, 2, 2),
+    ApiSpec::new(ApiKey::DescribeLogDirs, "DescribeLogDirs", 1, 4, 2),
     ApiSpec::new(ApiKey::CreatePartitions, "CreatePartitions", 0, 3, 2),
     ApiSpec::new(ApiKey::DeleteGroups, "DeleteGroups", 0, 2, 2),
+    ApiSpec::new(ApiKey::ElectLeaders, "ElectLeaders", 0, 2, 2),
+    ApiSpec::new(ApiKey::IncrementalAlterConfigs, "IncrementalAlterConfigs", 0, 1, 1),
+    ApiSpec::new(ApiKey::AlterPartitionReassignments, "AlterPartitionReassignments", 0, 1, 0),
+    ApiSpec::new(ApiKey::ListPartitionReassignments, "ListPartitionReassignments", 0, 0, 0),
+    ApiSpec::new(ApiKey::OffsetDelete, "OffsetDelete", 0, 0, 32767),
     ApiSpec::new(ApiKey::DescribeCluster, "DescribeCluster", 0, 2, 0),
+    ApiSpec::new(ApiKey::DescribeProducers, "DescribeProducers", 0, 0, 0),
+    ApiSpec::new(ApiKey::UnregisterBroker, "UnregisterBroker", 0, 0, 0),
+    ApiSpec::new(ApiKey::DescribeTransactions, "DescribeTransactions", 0, 0, 0),
+    ApiSpec::new(ApiKey::ListTransactions, "ListTransactions", 0, 2, 0),
+    ApiSpec::new(ApiKey::ConsumerGroupHeartbeat, "ConsumerGroupHeartbeat", 0, 1, 0),
+    ApiSpec::new(ApiKey::ConsumerGroupDescribe, "ConsumerGroupDescribe", 0, 1, 0),
+    ApiSpec::new(ApiKey::DescribeTopicPartitions, "DescribeTopicPartitions", 0, 0, 0),
     ApiSpec::new(ApiKey::RaftMessage, "RaftMessage", 0, 0, 0),
     ApiSpec::new(ApiKey::BrokerRegistration, "BrokerRegistration", 0, 0, 0),
     ApiSpec::new(ApiKey::BrokerHeartbeat, "BrokerHeartbeat", 0, 0, 0),

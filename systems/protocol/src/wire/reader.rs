@@ -151,6 +151,13 @@ impl Reader {
         Ok(())
     }
 
+    /// Fills in a struct that may be null; any byte from 0 in front of it says that it is there, as for Kafka.
+    pub(crate) fn get_struct<T: Wire>(&mut self, field: &mut Option<T>) -> Result<(), DecodeError> {
+        let [byte] = self.fixed()?;
+        *field = if (byte as i8) < 0 { None } else { Some(T::read(self)?) };
+        Ok(())
+    }
+
     /// Fills in a field if this version carries it, and says whether it does.
     pub(crate) fn get_in<T: Wire>(
         &mut self,

@@ -52,6 +52,21 @@ impl<'a> Writer<'a> {
         field.write(self)
     }
 
+    /// Appends a struct that may be null: a byte says whether it is there, 1 or -1, in flexible versions too.
+    /// Source: KIP-893.
+    pub(crate) fn put_struct<T: Wire>(&mut self, field: &Option<T>) -> Result<(), EncodeError> {
+        match field {
+            Some(value) => {
+                self.buf.put_i8(1);
+                value.write(self)
+            }
+            None => {
+                self.buf.put_i8(-1);
+                Ok(())
+            }
+        }
+    }
+
     /// Appends a field if this version carries it; otherwise nobody misses it.
     pub(crate) fn put_in<T: Wire>(
         &mut self,

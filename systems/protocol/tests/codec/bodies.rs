@@ -102,6 +102,9 @@ impl Encoder<'_> {
         let is_nullable = field.nullable_since.is_some_and(|since| self.version >= since);
         if is_nullable && self.choices.below(4) == 0 {
             self.null(field);
+        } else if field.is_nullable_struct() {
+            self.out.push(1);
+            self.value(field);
         } else if field.array {
             let count = self.choices.below(4);
             self.length(field, usize::from(count));
@@ -214,6 +217,7 @@ impl Encoder<'_> {
 
     fn null(&mut self, field: &Field) {
         match (self.is_flexible, field.base, field.array) {
+            (_, Base::Struct(_), false) => self.out.push(0xff),
             (true, _, _) => self.out.push(0),
             (false, Base::String, false) => self.out.extend([0xff; 2]),
             (false, _, _) => self.out.extend([0xff; 4]),

@@ -49,10 +49,19 @@ static ORACLES: &[Oracle] = oracles! {
     SyncGroupRequest SyncGroupResponse HeartbeatRequest HeartbeatResponse LeaveGroupRequest LeaveGroupResponse
     OffsetCommitRequest OffsetCommitResponse OffsetFetchRequest OffsetFetchResponse
     DescribeGroupsRequest DescribeGroupsResponse ListGroupsRequest ListGroupsResponse
-    DeleteGroupsRequest DeleteGroupsResponse
+    DeleteGroupsRequest DeleteGroupsResponse OffsetDeleteRequest OffsetDeleteResponse
+    ConsumerGroupHeartbeatRequest ConsumerGroupHeartbeatResponse
+    ConsumerGroupDescribeRequest ConsumerGroupDescribeResponse
     InitProducerIdRequest InitProducerIdResponse AddPartitionsToTxnRequest AddPartitionsToTxnResponse
     AddOffsetsToTxnRequest AddOffsetsToTxnResponse EndTxnRequest EndTxnResponse
     TxnOffsetCommitRequest TxnOffsetCommitResponse WriteTxnMarkersRequest WriteTxnMarkersResponse
+    AlterConfigsRequest AlterConfigsResponse IncrementalAlterConfigsRequest IncrementalAlterConfigsResponse
+    DescribeLogDirsRequest DescribeLogDirsResponse ElectLeadersRequest ElectLeadersResponse
+    AlterPartitionReassignmentsRequest AlterPartitionReassignmentsResponse
+    ListPartitionReassignmentsRequest ListPartitionReassignmentsResponse
+    DescribeProducersRequest DescribeProducersResponse UnregisterBrokerRequest UnregisterBrokerResponse
+    DescribeTransactionsRequest DescribeTransactionsResponse ListTransactionsRequest ListTransactionsResponse
+    DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse
     ConsumerProtocolSubscription ConsumerProtocolAssignment
 };
 

@@ -89,7 +89,11 @@ fn tables_that_do_not_follow_the_grammar() {
     check_field(" a i32", "a depth is two spaces");
     check_field("  a", "expected `name type [versions] [tag N] [= default] [ignorable]`");
     check_field("  a int", "unknown type `int`");
-    check_field("  a i32?", "only strings, bytes and arrays can be null");
+    check_field("  a i32?", "only strings, bytes, arrays and structs can be null");
+    let partial = "a struct that may be null may be so whenever its struct is there, untagged";
+    check_field("  a Item? 2+", partial);
+    check_field("  a Item? tag 0", partial);
+    check_field("  a Item?2+", partial);
     check_field("  a string?2", "expected `?` or `?N+` after the type");
     check_field("  a i32 tag x", "expected a number after `tag`");
     check_field("  a i32 =", "expected a value after `=`");

@@ -65,6 +65,11 @@ impl Field {
     pub(crate) fn versions(&self, outer: Versions) -> Versions {
         self.explicit.map_or(outer, |explicit| explicit.within(outer))
     }
+
+    /// Whether a byte in front of it says if it is there.
+    pub(crate) fn is_nullable_struct(&self) -> bool {
+        self.nullable_since.is_some() && !self.array && matches!(self.base, Base::Struct(_))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -307,8 +312,9 @@ fn field<'t>(line: &Line<'t>) -> Result<(Field, Option<&'t str>), SchemaError> {
         default: None,
         ignorable: false,
     };
-    if nullable_since.is_some() && !array && !matches!(base, Base::String | Base::Bytes) {
-        return Err(line.error("only strings, bytes and arrays can be null"));
+    let may_be_null = array || matches!(base, Base::String | Base::Bytes | Base::Struct(_));
+    if nullable_since.is_some() && !may_be_null {
+        return Err(line.error("only strings, bytes, arrays and structs can be null"));
     }
     let mut words = rest.iter();
     while let Some(word) = words.next() {
@@ -327,6 +333,10 @@ fn field<'t>(line: &Line<'t>) -> Result<(Field, Option<&'t str>), SchemaError> {
                 field.explicit = Some(versions.ok_or_else(|| line.error(format!("unknown word `{text}`")))?);
             }
         }
+    }
+    let is_partial = field.explicit.is_some() || field.tag.is_some() || nullable_since != Some(0);
+    if field.is_nullable_struct() && is_partial {
+        return Err(line.error("a struct that may be null may be so whenever its struct is there, untagged"));
     }
     Ok((field, struct_name))
 }

@@ -21,13 +21,13 @@
 //! What it cannot see: whether partitions exist, and who leads them; that another broker leads already and this one has
 //! not heard (the driver should not serve [`Coordinator::verify`] out of touch with the cluster); which of two
 //! transactions of one epoch an EndTxn means that was long on its way (KAFKA-17754: only an epoch for each transaction
-//! tells, as in transaction version 2, which is not spoken here). The time that a transaction was open is counted
+//! tells, see [`Epochs`]). The time that a transaction was open is counted
 //! anew by each coordinator, for clocks differ and step (KAFKA-8803). Ids are never forgotten.
 //!
 //! Errors are those of the newest versions; older ones say `INVALID_PRODUCER_EPOCH` for `PRODUCER_FENCED`, which is the
 //! driver's to change.
 //!
-//! Source: KIP-98, KIP-360, KIP-588, KIP-890 part 1; Kafka's TransactionCoordinator for which error is given when.
+//! Source: KIP-98, KIP-360, KIP-588, KIP-890; Kafka's TransactionCoordinator for which error is given when.
 
 mod config;
 mod record;
@@ -35,7 +35,7 @@ mod transaction;
 
 pub use crate::group::{AppendToken, Record, RecordError, ReplyTo};
 pub use config::TxnConfig;
-pub use transaction::{Producer, TopicPartition};
+pub use transaction::{Epochs, Producer, TopicPartition};
 
 use crate::group::unavailable;
 use crate::schedule::Schedule;
@@ -51,8 +51,8 @@ pub enum Response {
     Init(Result<Producer, ErrorCode>),
     /// To [`Coordinator::add_partitions`].
     Add(ErrorCode),
-    /// To [`Coordinator::end`].
-    End(ErrorCode),
+    /// To [`Coordinator::end`]: who the producer is from now on.
+    End(Result<Producer, ErrorCode>),
 }
 
 impl Response {
@@ -60,7 +60,7 @@ impl Response {
         match self {
             Response::Init(_) => Response::Init(Err(code)),
             Response::Add(_) => Response::Add(code),
-            Response::End(_) => Response::End(code),
+            Response::End(_) => Response::End(Err(code)),
         }
     }
 }
@@ -274,20 +274,40 @@ impl Coordinator {
     }
 
     /// A producer ends its transaction. Answers, by output, once that is decided.
-    pub fn end(&mut self, now_ns: u64, to: ReplyTo, id: &str, producer: Producer, result: TxnResult) {
-        let decided = self.known(id, producer).and_then(|known| known.end(producer, result));
-        self.go_on(now_ns, to, id, decided, Response::End(ErrorCode::NONE));
+    ///
+    /// `fresh_id` is as in [`init_producer_id`](Coordinator::init_producer_id).
+    #[allow(clippy::too_many_arguments)]
+    pub fn end(
+        &mut self,
+        now_ns: u64,
+        to: ReplyTo,
+        id: &str,
+        producer: Producer,
+        result: TxnResult,
+        epochs: Epochs,
+        fresh_id: &mut dyn FnMut() -> Option<i64>,
+    ) {
+        let known = self.existing(id).and_then(|known| {
+            known.check_ends(producer, epochs)?;
+            self.check_settled(id)?;
+            Ok((known.end(producer, result, epochs, fresh_id)?, known.goes_on_as()))
+        });
+        match known {
+            Err(code) => self.reply(to, Response::End(Err(code))),
+            Ok((Step::Done, producer)) => self.reply(to, Response::End(Ok(producer))),
+            Ok((Step::Next(next) | Step::Fence(next), _)) => {
+                let response = Response::End(Ok(next.goes_on_as()));
+                self.append(now_ns, id, next, Some((to, response)));
+            }
+        }
     }
 
     /// Whether a partition is in the open transaction of a producer: the partition's leader asks before it appends the
     /// first batch of one, so that nothing is left open that no marker will end.
     pub fn verify(&self, id: &str, producer: Producer, partition: &TopicPartition) -> Result<(), ErrorCode> {
-        self.check_id(id)?;
-        let entry = self.entries.get(id).ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
-        let known = entry.known.as_ref().ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
-        known.verify(producer, partition)?;
+        self.existing(id)?.verify(producer, partition)?;
         // It is being ended: a batch that was let in now could come behind the marker.
-        match &entry.pending {
+        match self.entries.get(id).and_then(|entry| entry.pending.as_ref()) {
             Some(pending) if pending.next.state != State::Ongoing => Err(ErrorCode::CONCURRENT_TRANSACTIONS),
             _ => Ok(()),
         }
@@ -412,12 +432,16 @@ impl Coordinator {
 
     /// What is known of an id, for a request of its producer, if nothing is on its way to the log.
     fn known(&self, id: &str, producer: Producer) -> Result<&Transaction, ErrorCode> {
-        self.check_id(id)?;
-        let known = self.entries.get(id).and_then(|entry| entry.known.as_ref());
-        let known = known.ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)?;
+        let known = self.existing(id)?;
         known.check(producer)?;
         self.check_settled(id)?;
         Ok(known)
+    }
+
+    fn existing(&self, id: &str) -> Result<&Transaction, ErrorCode> {
+        self.check_id(id)?;
+        let known = self.entries.get(id).and_then(|entry| entry.known.as_ref());
+        known.ok_or(ErrorCode::INVALID_PRODUCER_ID_MAPPING)
     }
 
     fn go_on(

@@ -5,7 +5,7 @@
 //! value  := 1:i16 producer_id:i64 producer_epoch:i16 timeout_ms:i32 state:i8 topic[] -1:i64 -1:i64 tag[]
 //! topic  := name:text partition:i32[] 0:tags
 //! tag[]  := count:varint (tag:varint size:varint ...)*
-//!           0: previous_producer_id:i64      1000: previous_producer_epoch:i16
+//!           0: previous_producer_id:i64   1: next_producer_id:i64   1000: previous_producer_epoch:i16
 //! string := length:i16 byte*      text, [] := length + 1:varint ...
 //! ```
 //! The layout is Kafka's, so that its tools can print the topic of a bundled broker. Tag 1000 is ours, which they skip:
@@ -24,6 +24,7 @@ const KEY: i16 = 0;
 const VALUE: i16 = 1;
 const NO_TIMESTAMP: i64 = -1;
 const PREVIOUS_PRODUCER_ID: u32 = 0;
+const NEXT_PRODUCER_ID: u32 = 1;
 const PREVIOUS_PRODUCER_EPOCH: u32 = 1000;
 
 pub(super) fn to_record(id: &str, transaction: &Transaction) -> Record {
@@ -52,17 +53,21 @@ pub(super) fn to_record(id: &str, transaction: &Transaction) -> Record {
     }
     value.put_i64(NO_TIMESTAMP);
     value.put_i64(NO_TIMESTAMP);
-    match transaction.previous {
-        None => put_varint(&mut value, 0),
-        Some(previous) => {
-            put_varint(&mut value, 2);
-            put_varint(&mut value, PREVIOUS_PRODUCER_ID);
-            put_varint(&mut value, 8);
-            value.put_i64(previous.id);
-            put_varint(&mut value, PREVIOUS_PRODUCER_EPOCH);
-            put_varint(&mut value, 2);
-            value.put_i16(previous.epoch);
-        }
+    let mut tags: Vec<(u32, Vec<u8>)> = Vec::new();
+    if let Some(previous) = transaction.previous {
+        tags.push((PREVIOUS_PRODUCER_ID, previous.id.to_be_bytes().to_vec()));
+    }
+    if let Some(next_id) = transaction.next_id {
+        tags.push((NEXT_PRODUCER_ID, next_id.to_be_bytes().to_vec()));
+    }
+    if let Some(previous) = transaction.previous {
+        tags.push((PREVIOUS_PRODUCER_EPOCH, previous.epoch.to_be_bytes().to_vec()));
+    }
+    put_varint(&mut value, tags.len() as u32);
+    for (tag, field) in tags {
+        put_varint(&mut value, tag);
+        put_varint(&mut value, field.len() as u32);
+        value.put_slice(&field);
     }
     Record { key: key.freeze(), value: Some(value.freeze()) }
 }
@@ -102,10 +107,11 @@ fn transaction_of(value: &[u8]) -> Result<Transaction, RecordError> {
     }
     value.get(Buf::try_get_i64)?;
     value.get(Buf::try_get_i64)?;
-    let (mut previous_id, mut previous_epoch) = (None, None);
+    let (mut previous_id, mut previous_epoch, mut next_id) = (None, None, None);
     value.tags(|tag, field| {
         match tag {
             PREVIOUS_PRODUCER_ID => previous_id = Some(field.get(Buf::try_get_i64)?),
+            NEXT_PRODUCER_ID => next_id = Some(field.get(Buf::try_get_i64)?),
             PREVIOUS_PRODUCER_EPOCH => previous_epoch = Some(field.get(Buf::try_get_i16)?),
             _ => {}
         }
@@ -113,7 +119,7 @@ fn transaction_of(value: &[u8]) -> Result<Transaction, RecordError> {
     })?;
     value.finish()?;
     let previous = previous_id.zip(previous_epoch).map(|(id, epoch)| Producer { id, epoch });
-    Ok(Transaction { producer, previous, timeout_ms, state, partitions })
+    Ok(Transaction { producer, previous, next_id, timeout_ms, state, partitions })
 }
 
 fn put_len(out: &mut BytesMut, len: usize) {
@@ -172,10 +178,13 @@ mod tests {
         let state = (0..6_i16).prop_map(|code| State::from_code(code).expect("a code of a state"));
         let partition = (".{0,200}", any::<i32>()).prop_map(|(topic, index)| TopicPartition { topic, index });
         let partitions = prop::collection::btree_set(partition, 0..6);
-        (producer(), prop::option::of(producer()), any::<i32>(), state, partitions).prop_map(
-            |(producer, previous, timeout_ms, state, partitions)| Transaction {
+        let previous = prop::option::of(producer());
+        let next_id = prop::option::of(any::<i64>());
+        (producer(), previous, next_id, any::<i32>(), state, partitions).prop_map(
+            |(producer, previous, next_id, timeout_ms, state, partitions)| Transaction {
                 producer,
                 previous,
+                next_id,
                 timeout_ms,
                 state,
                 partitions,
@@ -212,6 +221,7 @@ mod tests {
         let transaction = Transaction {
             producer: Producer { id: 9, epoch: 2 },
             previous: None,
+            next_id: None,
             timeout_ms: 1000,
             state: State::Ongoing,
             partitions: BTreeSet::from([partition("a", 0), partition("a", 3), partition("b", 1)]),

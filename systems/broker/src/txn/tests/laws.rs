@@ -7,7 +7,9 @@
 use super::*;
 use proptest::prelude::*;
 
+/// Producers of the first keep their epoch from transaction to transaction.
 const IDS: [&str; 2] = ["x", "y"];
+const EPOCHS: [Epochs; 2] = [Epochs::Kept, Epochs::Raised];
 const PARTITIONS: usize = 3;
 const TIMEOUT_MS: i32 = 1000;
 
@@ -194,7 +196,12 @@ impl World {
                 let result = ending.unwrap_or(if commits { TxnResult::Commit } else { TxnResult::Abort });
                 self.processes[process].ending = Some(result);
                 let to = self.ask(Asked::End { process, result });
-                self.coordinator.end(now_ns, to, IDS[id], producer, result);
+                let fresh = &mut self.next_producer_id;
+                let mut fresh = || {
+                    *fresh += 1;
+                    Some(*fresh)
+                };
+                self.coordinator.end(now_ns, to, IDS[id], producer, result, EPOCHS[id], &mut fresh);
             }
             Action::LogCommits(count) => {
                 for _ in 0..count.min(self.on_their_way.len()) {
@@ -283,15 +290,7 @@ impl World {
         let asked = self.asked.remove(&to.0).expect("each request is answered once");
         match (asked, response) {
             (Asked::Init { process }, Response::Init(Ok(producer))) => {
-                let id = self.processes[process].id;
-                if let Some((holder, newest)) = self.newest.insert(id, (process, producer)) {
-                    let rises = (producer.id, producer.epoch) > (newest.id, newest.epoch);
-                    // Nobody else may have it; who asks again may get it again, if the first answer was lost.
-                    assert!(
-                        rises || (holder == process && producer == newest),
-                        "{producer:?} after {newest:?}"
-                    );
-                }
+                self.is_now(process, producer);
                 // Whatever it had open is over.
                 self.transactions += 1;
                 let now = &mut self.processes[process];
@@ -302,14 +301,15 @@ impl World {
                 self.write(process, partition)
             }
             (Asked::Add { process, .. }, Response::Add(code)) => self.failed(process, code),
-            (Asked::End { process, result }, Response::End(ErrorCode::NONE)) => {
+            (Asked::End { process, result }, Response::End(Ok(producer))) => {
+                self.is_now(process, producer);
                 let transaction = self.processes[process].transaction;
                 self.told.insert(transaction, result);
                 self.transactions += 1;
                 let now = &mut self.processes[process];
-                (now.transaction, now.ending) = (self.transactions, None);
+                (now.producer, now.transaction, now.ending) = (Some(producer), self.transactions, None);
             }
-            (Asked::End { process, .. }, Response::End(code)) => {
+            (Asked::End { process, .. }, Response::End(Err(code))) => {
                 // It had begun none.
                 if code == ErrorCode::INVALID_TXN_STATE {
                     self.processes[process].ending = None;
@@ -317,6 +317,16 @@ impl World {
                 self.failed(process, code);
             }
             (asked, response) => panic!("{response:?} answers no {asked:?}"),
+        }
+    }
+
+    /// A process was told who it is.
+    fn is_now(&mut self, process: usize, producer: Producer) {
+        let id = self.processes[process].id;
+        if let Some((holder, newest)) = self.newest.insert(id, (process, producer)) {
+            let rises = (producer.id, producer.epoch) > (newest.id, newest.epoch);
+            // Nobody else may have it; who asks again may get it again, if the first answer was lost.
+            assert!(rises || (holder == process && producer == newest), "{producer:?} after {newest:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! init, init@3.0   InitProducerId; of who says it is producer 3, epoch 0
 //! add a,b@3.0      AddPartitionsToTxn        commit@3.0, abort@3.0    EndTxn
+//! commit2, abort2   EndTxn that raises the epoch
 //! log, refuse      the record on its way is committed, or refused     marked, unmarked    what became of the order
 //! wait 1000        so many milliseconds pass                          fail-over           another coordinator loads
 //! ```
@@ -24,6 +25,8 @@ struct Play {
     log: Vec<Record>,
     on_their_way: Vec<(AppendToken, Record)>,
     ordered: Vec<MarkerOrder>,
+    /// The last that was ended told its producer who it is.
+    shows_ends: bool,
 }
 
 fn partitions(names: &str) -> BTreeSet<TopicPartition> {
@@ -53,6 +56,7 @@ impl Play {
             log: Vec::new(),
             on_their_way: Vec::new(),
             ordered: Vec::new(),
+            shows_ends: false,
         }
     }
 
@@ -77,9 +81,17 @@ impl Play {
                 let (who, names) = (producer(who), partitions(names));
                 self.coordinator.add_partitions(now_ns, ReplyTo(0), ID, who, &names);
             }
-            "commit" | "abort" => {
-                let result = if word == "commit" { TxnResult::Commit } else { TxnResult::Abort };
-                self.coordinator.end(now_ns, ReplyTo(0), ID, who.expect("a producer ends"), result);
+            "commit" | "abort" | "commit2" | "abort2" => {
+                let result = if word.starts_with("commit") { TxnResult::Commit } else { TxnResult::Abort };
+                let epochs = if word.ends_with('2') { Epochs::Raised } else { Epochs::Kept };
+                let next = &mut self.next_producer_id;
+                let mut fresh = || {
+                    *next += 1;
+                    Some(*next - 1)
+                };
+                let who = who.expect("a producer ends");
+                self.coordinator.end(now_ns, ReplyTo(0), ID, who, result, epochs, &mut fresh);
+                self.shows_ends = epochs == Epochs::Raised;
             }
             "log" => {
                 let (token, record) = self.on_their_way.remove(0);
@@ -126,10 +138,13 @@ impl Play {
                 Output::Reply { response: Response::Init(Ok(producer)), .. } => {
                     shown.push(format!("={}", show(producer)));
                 }
+                Output::Reply { response: Response::End(Ok(producer)), .. } if self.shows_ends => {
+                    shown.push(format!("={}", show(producer)));
+                }
                 Output::Reply { response, .. } => {
-                    let (Response::Init(Err(code)) | Response::Add(code) | Response::End(code)) = response
-                    else {
-                        unreachable!("the case is above")
+                    let code = match response {
+                        Response::Init(Err(code)) | Response::Add(code) | Response::End(Err(code)) => code,
+                        Response::Init(Ok(_)) | Response::End(Ok(_)) => ErrorCode::NONE,
                     };
                     shown.push(if code.is_none() { "ok".to_owned() } else { code.to_string() });
                 }
@@ -288,12 +303,53 @@ fn a_producer_that_says_who_it_was_gets_one_epoch_however_often_it_asks() {
 }
 
 #[test]
+fn an_end_that_raises_the_epoch_leaves_nothing_to_take_for_the_next_transaction() {
+    let concurrent = code(ErrorCode::CONCURRENT_TRANSACTIONS);
+    let fenced = code(ErrorCode::PRODUCER_FENCED);
+    let invalid = code(ErrorCode::INVALID_TXN_STATE);
+    let prepared = format!("{ONGOING}; commit2@3.0; log");
+    let complete = format!("{prepared}; marked; log");
+    // The producer is told at once who it is; the markers have the new epoch too.
+    check(&prepared, "=3.1 !commit a,b@3.1");
+    check(&format!("{ONGOING}; abort2@3.0; log"), "=3.1 !abort a,b@3.1");
+    let table = [
+        // Who did not hear asks again, under the epoch that it had.
+        (&prepared, "commit2@3.0", concurrent.as_str()),
+        (&prepared, "abort2@3.0", &invalid),
+        (&complete, "commit2@3.0", "=3.1"),
+        (&complete, "abort2@3.0", &invalid),
+        (&complete, "init@3.0", "=3.1"),
+        (&complete, "add a@3.0", &fenced),
+        (&complete, "commit@3.0", &fenced),
+        // The next transaction waits for the end of this one.
+        (&prepared, "add a@3.1", &concurrent),
+        (&prepared, "abort2@3.1", &concurrent),
+        // Nothing to commit; what is aborted though nothing of it is known may still be on its way.
+        (&complete, "commit2@3.1", &invalid),
+    ];
+    for (state, request, expect) in table {
+        check(&format!("{state}; {request}"), expect);
+        check(&format!("{state}; fail-over; {request}"), expect);
+    }
+    check(&format!("{complete}; abort2@3.1; log"), "=3.2");
+    check(&format!("{EMPTY}; abort2@3.0; log"), "=3.1");
+    check(&format!("{EMPTY}; abort2@3.0; log; log; abort2@3.0"), "=3.1");
+    // An end that was long on its way meets the next transaction (KAFKA-17754).
+    for late in ["commit2@3.0", "abort2@3.0", "commit@3.0", "init@3.0"] {
+        check(&format!("{complete}; add c@3.1; log; {late}"), &fenced);
+    }
+    check(&format!("{ONGOING}; commit2@3.0; commit2@3.0"), &concurrent);
+}
+
+#[test]
 fn an_epoch_that_is_used_up_is_followed_by_another_id() {
+    let concurrent = code(ErrorCode::CONCURRENT_TRANSACTIONS);
     let with_epoch = |epoch, previous: Option<Producer>, state| {
         let mut play = Play::new();
         let producer = Producer { id: 3, epoch };
         let partitions = partitions("a");
-        let transaction = Transaction { producer, previous, timeout_ms: 1000, state, partitions };
+        let transaction =
+            Transaction { producer, previous, next_id: None, timeout_ms: 1000, state, partitions };
         let partitions =
             if state == State::Ongoing { transaction.partitions.clone() } else { BTreeSet::new() };
         play.log = vec![record::to_record(ID, &Transaction { partitions, ..transaction })];
@@ -322,6 +378,11 @@ fn an_epoch_that_is_used_up_is_followed_by_another_id() {
     check(last, State::Ongoing, "wait 1000; log; abort@3.32766", &code(ErrorCode::PRODUCER_FENCED));
     check(last, State::Ongoing, "wait 1000; log; marked; log; init; log", "=4.0");
     check(last, State::Ongoing, "init@3.32766; log; marked; log; init@3.32766; log", "=4.0");
+    // Where each end raises the epoch, the producer goes on under another id, and the markers have the last epoch.
+    check(last, State::Ongoing, "commit2@3.32766; log", "=4.0 !commit a@3.32767");
+    check(last, State::Ongoing, "commit2@3.32766; log; fail-over; add a@4.0", &concurrent);
+    check(last, State::Ongoing, "commit2@3.32766; log; marked; log; fail-over; commit2@3.32766", "=4.0");
+    check(last, State::Ongoing, "commit2@3.32766; log; marked; log; add a@4.0; log", "ok");
     check(last, State::Ongoing, "wait 1000; refuse; wait 50; log", "!abort a@3.32767");
 }
 
@@ -414,8 +475,9 @@ fn what_cannot_be_asked_is_refused() {
 
     let mut loading = Coordinator::new(TxnConfig::default(), 0);
     assert!(loading.is_loading());
-    loading.end(0, ReplyTo(1), ID, producer("3.0"), TxnResult::Commit);
-    let response = Response::End(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
+    let mut no_id = || None;
+    loading.end(0, ReplyTo(1), ID, producer("3.0"), TxnResult::Commit, Epochs::Raised, &mut no_id);
+    let response = Response::End(Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS));
     assert_eq!(loading.take_outputs(), [Output::Reply { to: ReplyTo(1), response }]);
     let verified = loading.verify(ID, producer("3.0"), &TopicPartition { topic: "a".to_owned(), index: 0 });
     assert_eq!(verified, Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS));

@@ -56,6 +56,8 @@ pub struct BrokerConfig {
     pub default_replication_factor: u16,
     /// Partitions of the topic that keeps committed offsets.
     pub offsets_partitions: u32,
+    /// Partitions of the topic that keeps transactions.
+    pub transactions_partitions: u32,
     /// Whether data is synced before it is acknowledged.
     pub fsync: bool,
     /// A broker that the controller did not hear for this long is fenced.
@@ -96,6 +98,7 @@ impl BrokerConfig {
             default_partitions: 1,
             default_replication_factor: 3,
             offsets_partitions: 4,
+            transactions_partitions: 4,
             fsync: true,
             session_timeout_ms: 2000,
             heartbeat_interval_ms: 300,
@@ -125,6 +128,7 @@ impl BrokerConfig {
             ("default_partitions", u64::from(self.default_partitions)),
             ("default_replication_factor", u64::from(self.default_replication_factor)),
             ("offsets_partitions", u64::from(self.offsets_partitions)),
+            ("transactions_partitions", u64::from(self.transactions_partitions)),
             ("session_timeout_ms", self.session_timeout_ms),
             ("heartbeat_interval_ms", self.heartbeat_interval_ms),
             ("replica_lag_ms", self.replica_lag_ms),

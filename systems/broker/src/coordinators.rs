@@ -1,28 +1,29 @@
 //! Drives the coordinators of consumer groups: one for each partition of `__consumer_offsets` that this broker leads.
-//!
-//! A coordinator loads its partition when the leadership begins, once all that was in the log by then is committed; what
-//! it wants to remember is appended as with acks=all; it resigns when the leadership ends.
+//! [`led`] is what they have in common with those of transactions.
+
+pub(crate) mod led;
 
 use crate::connection::ReplyTo;
 use crate::controller::{ControlRequest, ControlResponse};
 use crate::group::{AppendToken, Coordinator, GroupConfig, Output, Record, Response};
-use crate::ids::{LeaderEpoch, PartitionKey};
-use crate::log::ReadLimits;
+use crate::ids::PartitionKey;
 use crate::node::{Call, Cx, Running};
 use crate::requests::groups::PendingGroupRequest;
+use crate::requests::produce::Acks;
 use crate::txn::Producer;
 use bytes::Bytes;
+use led::Led;
 use riprap_env::{ConnId, LogLevel};
 use riprap_protocol::messages::{CreateTopicsRequest, CreateTopicsRequestTopic, ForwardRequestRequest};
-use riprap_protocol::records::{BatchBuilder, EndTxnMarker, NO_SEQUENCE, split_batches};
+use riprap_protocol::records::{BatchBuilder, EndTxnMarker, NO_SEQUENCE, RecordBatch};
 use riprap_protocol::{ApiKey, ErrorCode, Message};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// The topic that keeps committed offsets.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
-/// How much of a partition is loaded in one round. Units: bytes.
-const LOAD_BYTES: usize = 1 << 20;
+/// The topic that keeps transactions.
+pub(crate) const TRANSACTIONS_TOPIC: &str = "__transaction_state";
 
 /// The pause before the topic is asked for again, if it could not be made.
 const CREATE_RETRY_NS: u64 = 200_000_000;
@@ -30,31 +31,56 @@ const CREATE_RETRY_NS: u64 = 200_000_000;
 /// The version in which the topic is asked for.
 const CREATE_VERSION: i16 = 7;
 
-/// How many copies the topic has, where there are as many brokers.
-const OFFSETS_REPLICAS: usize = 3;
+/// How many copies such a topic has, where there are as many brokers.
+const INTERNAL_REPLICAS: usize = 3;
 
-/// A coordinator and the leadership that it belongs to.
-#[derive(Debug)]
-struct Led {
-    epoch: LeaderEpoch,
-    coordinator: Coordinator,
-    /// Where the log ended when the leadership began: all below is to be loaded.
-    load_end: i64,
-    loaded_to: i64,
-    /// Appended and not known to be committed, in the log's order, each with the offset after its last record.
-    appended: VecDeque<(AppendToken, i64)>,
+impl led::Coordinator for Coordinator {
+    const KEEPS: &'static str = "groups";
+
+    fn is_loading(&self) -> bool {
+        Coordinator::is_loading(self)
+    }
+
+    fn replay(&mut self, now_ns: u64, batch: &RecordBatch) -> Vec<String> {
+        let header = batch.header();
+        if header.is_control() {
+            if let Some(marker) = EndTxnMarker::of(batch) {
+                self.end_transaction(now_ns, header.producer_id, marker.result);
+            }
+            return Vec::new();
+        }
+        let producer_id = header.is_transactional().then_some(header.producer_id);
+        let records = batch.records().into_iter().flatten().flatten();
+        let skipped = records.filter_map(|record| {
+            let key = record.key.unwrap_or_default();
+            Coordinator::replay(self, &key, record.value.as_deref(), producer_id).err()
+        });
+        skipped.map(|e| e.to_string()).collect()
+    }
+
+    fn finish_loading(&mut self, now_ns: u64) {
+        Coordinator::finish_loading(self, now_ns);
+    }
+
+    fn count(&self) -> usize {
+        self.group_count()
+    }
+
+    fn appended(&mut self, now_ns: u64, token: AppendToken, outcome: Result<(), ErrorCode>) {
+        Coordinator::appended(self, now_ns, token, outcome);
+    }
 }
 
 /// The groups that this broker coordinates.
 #[derive(Debug)]
 pub(crate) struct Coordinators {
     config: GroupConfig,
-    led: BTreeMap<PartitionKey, Led>,
+    led: BTreeMap<PartitionKey, Led<Coordinator>>,
     /// Requests that a coordinator has not answered, by the number that it knows them by.
     pub(crate) pending: BTreeMap<u64, PendingGroupRequest>,
     requests: u64,
-    is_creating: bool,
-    create_retry_at_ns: u64,
+    /// Internal topics that were asked for: whether the answer is still to come, and when to ask again.
+    creating: BTreeMap<&'static str, (bool, u64)>,
     /// A coordinator did something that may lead to more.
     is_due: bool,
 }
@@ -66,8 +92,7 @@ impl Coordinators {
             led: BTreeMap::new(),
             pending: BTreeMap::new(),
             requests: 0,
-            is_creating: false,
-            create_retry_at_ns: 0,
+            creating: BTreeMap::new(),
             is_due: false,
         }
     }
@@ -111,9 +136,12 @@ impl Running {
         self.follow_offsets_leaderships(cx);
         let keys: Vec<PartitionKey> = self.coordinators.led.keys().copied().collect();
         for key in keys {
-            self.load(key, cx);
-            self.tell_committed(key, cx);
-            let Some(led) = self.coordinators.led.get_mut(&key) else { continue };
+            let (Some(led), Some(replica)) = (self.coordinators.led.get_mut(&key), self.replicas.get(key))
+            else {
+                continue;
+            };
+            self.coordinators.is_due |= led.load(replica, cx);
+            led.tell_committed(replica, cx.now_ns);
             if led.coordinator.wake_at_ns().is_some_and(|at| at <= cx.now_ns) {
                 led.coordinator.tick(cx.now_ns);
             }
@@ -122,24 +150,8 @@ impl Running {
     }
 
     fn follow_offsets_leaderships(&mut self, cx: &mut Cx<'_>) {
-        let image = self.quorum.image();
-        let topic = image.topic_id(OFFSETS_TOPIC);
-        let mut leads = BTreeMap::new();
-        for replica in self.replicas.iter().filter(|replica| Some(replica.key.topic) == topic) {
-            if let Some(leader) = replica.leader() {
-                leads.insert(replica.key, (leader.epoch, leader.epoch_start, replica.log.log_start_offset()));
-            }
-        }
-        let is_over =
-            |key: &PartitionKey, led: &Led| leads.get(key).is_none_or(|(epoch, ..)| *epoch != led.epoch);
-        let over: Vec<PartitionKey> = self
-            .coordinators
-            .led
-            .iter()
-            .filter(|(key, led)| is_over(key, led))
-            .map(|(key, _)| *key)
-            .collect();
-        for key in over {
+        let leads = self.leaderships(OFFSETS_TOPIC);
+        for key in led::over(&self.coordinators.led, &leads) {
             let Some(led) = self.coordinators.led.remove(&key) else { continue };
             cx.env.log(
                 LogLevel::Info,
@@ -151,85 +163,9 @@ impl Running {
                 }
             }
         }
-        for (key, (epoch, load_end, log_start)) in leads {
-            self.coordinators.led.entry(key).or_insert_with(|| Led {
-                epoch,
-                coordinator: Coordinator::new(self.coordinators.config.clone()),
-                load_end,
-                loaded_to: log_start,
-                appended: VecDeque::new(),
-            });
-        }
-    }
-
-    /// Replays the next part of a partition that is committed up to where it is to be loaded.
-    fn load(&mut self, key: PartitionKey, cx: &mut Cx<'_>) {
-        let (Some(led), Some(replica)) = (self.coordinators.led.get_mut(&key), self.replicas.get(key)) else {
-            return;
-        };
-        if !led.coordinator.is_loading() || replica.high_watermark < led.load_end {
-            return;
-        }
-        let name = replica.name();
-        if led.loaded_to < led.load_end {
-            let limits =
-                ReadLimits { below_offset: led.load_end, max_bytes: LOAD_BYTES, at_least_one_batch: true };
-            let batches = match replica.log.read(cx.env.disk(), led.loaded_to, limits) {
-                Ok(batches) => batches,
-                Err(e) => {
-                    // It goes on loading, and its clients look for another coordinator.
-                    cx.env.log(LogLevel::Error, format_args!("{name}: cannot load groups: {e}"));
-                    return;
-                }
-            };
-            let mut loaded_to = led.loaded_to;
-            for batch in split_batches(batches).flatten() {
-                let header = batch.header();
-                loaded_to = header.next_offset();
-                if header.is_control() {
-                    if let Some(marker) = EndTxnMarker::of(&batch) {
-                        led.coordinator.end_transaction(cx.now_ns, header.producer_id, marker.result);
-                    }
-                    continue;
-                }
-                let producer_id = header.is_transactional().then_some(header.producer_id);
-                for record in batch.records().into_iter().flatten().flatten() {
-                    let key = record.key.unwrap_or_default();
-                    if let Err(e) = led.coordinator.replay(&key, record.value.as_deref(), producer_id) {
-                        cx.env.log(LogLevel::Error, format_args!("{name}: skips a record: {e}"));
-                    }
-                }
-            }
-            if loaded_to == led.loaded_to {
-                cx.env.log(
-                    LogLevel::Error,
-                    format_args!("{name}: cannot load groups: no batch at {loaded_to}"),
-                );
-                return;
-            }
-            led.loaded_to = loaded_to;
-            self.coordinators.is_due = true;
-        }
-        if led.loaded_to >= led.load_end {
-            led.coordinator.finish_loading(cx.now_ns);
-            let groups = led.coordinator.group_count();
-            cx.env.log(
-                LogLevel::Info,
-                format_args!("{name}: coordinates {groups} groups in epoch {}", led.epoch),
-            );
-        }
-    }
-
-    /// Tells a coordinator which of its appends are committed.
-    fn tell_committed(&mut self, key: PartitionKey, cx: &mut Cx<'_>) {
-        let (Some(led), Some(replica)) = (self.coordinators.led.get_mut(&key), self.replicas.get(key)) else {
-            return;
-        };
-        while let Some((token, end)) = led.appended.front().copied()
-            && end <= replica.high_watermark
-        {
-            led.appended.pop_front();
-            led.coordinator.appended(cx.now_ns, token, Ok(()));
+        let Coordinators { led, config, .. } = &mut self.coordinators;
+        for (key, leadership) in leads {
+            led.entry(key).or_insert_with(|| leadership.begin(Coordinator::new(config.clone())));
         }
     }
 
@@ -247,10 +183,7 @@ impl Running {
                     Output::Append { token, records, producer } => {
                         let result = self.append_for_group(key, &records, producer, cx);
                         let Some(led) = self.coordinators.led.get_mut(&key) else { return };
-                        match result {
-                            Ok(end) => led.appended.push_back((token, end)),
-                            Err(code) => led.coordinator.appended(cx.now_ns, token, Err(code)),
-                        }
+                        led.appended(cx.now_ns, token, result);
                     }
                 }
             }
@@ -265,17 +198,28 @@ impl Running {
         producer: Option<Producer>,
         cx: &mut Cx<'_>,
     ) -> Result<i64, ErrorCode> {
-        let now_ms = cx.env.wall_clock_ms();
         let mut batch = BatchBuilder::new();
         if let Some(producer) = producer {
             batch = batch.transactional().producer(producer.id, producer.epoch, NO_SEQUENCE);
         }
+        self.append_for_coordinator(key, records, batch, cx)
+    }
+
+    /// Appends records as one batch, as with acks=all. Returns the offset after the last.
+    ///
+    /// Errors: nothing was appended.
+    pub(crate) fn append_for_coordinator(
+        &mut self,
+        key: PartitionKey,
+        records: &[Record],
+        mut batch: BatchBuilder,
+        cx: &mut Cx<'_>,
+    ) -> Result<i64, ErrorCode> {
+        let now_ms = cx.env.wall_clock_ms();
         for record in records {
             batch = batch.record(now_ms, Some(&record.key), record.value.as_deref());
         }
-        let (append, _) = self
-            .append(key, batch.build(), crate::requests::produce::Acks::All, cx)
-            .map_err(|(code, _)| code)?;
+        let (append, _) = self.append(key, batch.build(), Acks::All, cx).map_err(|(code, _)| code)?;
         Ok(append.end)
     }
 
@@ -295,17 +239,21 @@ impl Running {
         }
     }
 
-    /// Asks for the topic that keeps committed offsets, if there is none.
-    pub(crate) fn create_offsets_topic(&mut self, cx: &mut Cx<'_>) {
-        let coordinators = &mut self.coordinators;
-        if coordinators.is_creating || coordinators.create_retry_at_ns > cx.now_ns {
+    /// Asks for a topic that coordinators keep what they know in, if there is none.
+    pub(crate) fn create_internal_topic(&mut self, name: &'static str, cx: &mut Cx<'_>) {
+        let (is_asked_for, retry_at_ns) = self.coordinators.creating.entry(name).or_default();
+        if *is_asked_for || *retry_at_ns > cx.now_ns {
             return;
         }
-        coordinators.is_creating = true;
-        let replicas = OFFSETS_REPLICAS.min(self.config.brokers.len());
+        *is_asked_for = true;
+        let partitions = match name {
+            OFFSETS_TOPIC => self.config.offsets_partitions,
+            _ => self.config.transactions_partitions,
+        };
+        let replicas = INTERNAL_REPLICAS.min(self.config.brokers.len());
         let topic = CreateTopicsRequestTopic {
-            name: OFFSETS_TOPIC.to_owned(),
-            num_partitions: self.config.offsets_partitions as i32,
+            name: name.to_owned(),
+            num_partitions: partitions as i32,
             replication_factor: replicas as i16,
             ..Default::default()
         };
@@ -315,13 +263,17 @@ impl Running {
             api_version: CREATE_VERSION,
             body: body.to_bytes(CREATE_VERSION).expect("a request that needs nothing of older versions"),
         };
-        self.ask_controller(ControlRequest::Forward(request), Call::CreateOffsetsTopic, cx);
+        self.ask_controller(ControlRequest::Forward(request), Call::CreateInternalTopic(name), cx);
     }
 
     /// The controller answered, or will not. If the topic is there now, the image says so.
-    pub(crate) fn offsets_topic_answered(&mut self, response: &ControlResponse, cx: &mut Cx<'_>) {
-        self.coordinators.is_creating = false;
-        self.coordinators.create_retry_at_ns = cx.now_ns + CREATE_RETRY_NS;
+    pub(crate) fn internal_topic_answered(
+        &mut self,
+        name: &'static str,
+        response: &ControlResponse,
+        cx: &mut Cx<'_>,
+    ) {
+        self.coordinators.creating.insert(name, (false, cx.now_ns + CREATE_RETRY_NS));
         if let ControlResponse::Forward(body) = response
             && body.error_code.is_none()
         {
@@ -331,18 +283,20 @@ impl Running {
             let refusals =
                 read.into_iter().flat_map(|read| read.topics).filter_map(|topic| topic.error_message);
             for refusal in refusals {
-                cx.env.log(
-                    LogLevel::Warn,
-                    format_args!("the topic of committed offsets is not made: {refusal}"),
-                );
+                cx.env.log(LogLevel::Warn, format_args!("topic {name} is not made: {refusal}"));
             }
         }
     }
 }
 
-/// The partition that keeps a group's offsets: as in Kafka, Java's hash of its name.
-pub(crate) fn partition_of(group: &str, partitions: usize) -> i32 {
-    let hash = group.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+/// Whether a topic belongs to the brokers: coordinators read back what is in it.
+pub(crate) fn is_internal(topic: &str) -> bool {
+    [OFFSETS_TOPIC, TRANSACTIONS_TOPIC].contains(&topic)
+}
+
+/// The partition of a coordinator's topic that keeps a group or a transactional id: as in Kafka, Java's hash of its name.
+pub(crate) fn partition_of(name: &str, partitions: usize) -> i32 {
+    let hash = name.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
     (hash & i32::MAX) % (partitions.max(1) as i32)
 }
 

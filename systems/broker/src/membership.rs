@@ -148,7 +148,7 @@ impl Running {
             }
             Call::AllocateProducerIds => decode_response::<AllocateProducerIdsRequest>(frame, 0)
                 .map(|(_, body)| Response::Allocate(body)),
-            Call::CreateOffsetsTopic | Call::Forward { .. } => {
+            Call::CreateInternalTopic(_) | Call::Forward { .. } => {
                 decode_response::<ForwardRequestRequest>(frame, 0).map(|(_, body)| Response::Forward(body))
             }
             Call::Fetch(_) | Call::Quorum => return,
@@ -196,7 +196,7 @@ impl Running {
             }
             Call::AlterPartition { asked } => self.isrs_answered(&asked, &response, cx),
             Call::AllocateProducerIds => self.producer_ids_answered(&response, cx),
-            Call::CreateOffsetsTopic => self.offsets_topic_answered(&response, cx),
+            Call::CreateInternalTopic(name) => self.internal_topic_answered(name, &response, cx),
             Call::Forward { id } => self.forward_answered(id, response, cx),
             Call::Fetch(_) | Call::Quorum => {}
         }

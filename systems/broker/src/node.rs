@@ -57,7 +57,7 @@ pub(crate) struct Cx<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     AllocateProducerIds,
-    CreateOffsetsTopic,
+    CreateInternalTopic(&'static str),
     AlterPartition { asked: Vec<(PartitionKey, LeaderEpoch, PartitionEpoch)> },
     Fetch(AskedFetch),
     Forward { id: u64 },

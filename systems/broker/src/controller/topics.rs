@@ -1,7 +1,7 @@
 //! What the controller decides about topics: whether one can be made as asked, and where its replicas go.
 
 use crate::config::BrokerConfig;
-use crate::coordinators::OFFSETS_TOPIC;
+use crate::coordinators::is_internal;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionEpoch, TopicId};
 use crate::metadata::{Image, PartitionState, Record};
 use riprap_protocol::ErrorCode;
@@ -84,9 +84,9 @@ pub(crate) fn grow(
     let Some((id, topic)) = image.topic_id(name).and_then(|id| Some((id, image.topic(id)?))) else {
         return refuse(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("there is no topic `{name}`"));
     };
-    if name == OFFSETS_TOPIC {
+    if is_internal(name) {
         let message =
-            format!("topic `{name}` must not grow: groups are found by the number of its partitions");
+            format!("topic `{name}` must not grow: coordinators are found by the number of its partitions");
         return refuse(ErrorCode::INVALID_REQUEST, message);
     }
     let (has, in_all) = (topic.partitions.len(), image.partitions().count());
@@ -284,6 +284,7 @@ fn place(image: &Image, config: &BrokerConfig, wish: &TopicWish) -> Result<Vec<V
 mod tests {
     use super::*;
     use crate::config::Address;
+    use crate::coordinators::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC};
     use crate::ids::Incarnation;
 
     fn config() -> BrokerConfig {
@@ -406,7 +407,9 @@ mod tests {
     fn topics_grow() {
         let mut image = image(&[1, 2, 3]);
         made(&mut image, "t", 1);
-        made(&mut image, OFFSETS_TOPIC, 2);
+        for name in [OFFSETS_TOPIC, TRANSACTIONS_TOPIC] {
+            made(&mut image, name, 2);
+        }
         let check = |name: &str, count: i32, places: &[&[i32]], expect: Result<&[(i32, i32)], ErrorCode>| {
             let places: Vec<Vec<BrokerId>> =
                 places.iter().map(|ids| ids.iter().map(|id| BrokerId(*id)).collect()).collect();
@@ -430,5 +433,6 @@ mod tests {
         }
         check("no-such", 2, &[], Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
         check(OFFSETS_TOPIC, 9, &[], Err(ErrorCode::INVALID_REQUEST));
+        check(TRANSACTIONS_TOPIC, 9, &[], Err(ErrorCode::INVALID_REQUEST));
     }
 }

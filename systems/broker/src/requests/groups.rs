@@ -259,7 +259,7 @@ impl Running {
         }
         let image = self.quorum.image();
         if image.topic_id(OFFSETS_TOPIC).is_none() {
-            self.create_offsets_topic(cx);
+            self.create_internal_topic(OFFSETS_TOPIC, cx);
             answer.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
             return answer;
         }

@@ -3,7 +3,7 @@
 //! Topics are not made by being asked for.
 
 use crate::connection::ReplyTo;
-use crate::coordinators::OFFSETS_TOPIC;
+use crate::coordinators::is_internal;
 use crate::ids::TopicId;
 use crate::metadata::Topic;
 use crate::node::{Cx, Running};
@@ -98,7 +98,7 @@ impl Running {
             error_code: ErrorCode::NONE,
             name: Some(topic.name.clone()),
             topic_id: id.0,
-            is_internal: topic.name == OFFSETS_TOPIC,
+            is_internal: is_internal(&topic.name),
             partitions: partitions.collect(),
             ..Default::default()
         }

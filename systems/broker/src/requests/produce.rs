@@ -1,7 +1,7 @@
 //! Produce: appends, and answers once the records are as safe as the producer asked for.
 
 use crate::connection::ReplyTo;
-use crate::coordinators::OFFSETS_TOPIC;
+use crate::coordinators::is_internal;
 use crate::defect::DefectKind;
 use crate::ids::{LeaderEpoch, PartitionKey};
 use crate::log::{AppendError, ProducerCheck};
@@ -144,7 +144,7 @@ impl Running {
         cx: &mut Cx<'_>,
     ) -> Result<(Append, i64), (ErrorCode, Option<String>)> {
         // What a coordinator reads back, it must have written.
-        if topic == OFFSETS_TOPIC {
+        if is_internal(topic) {
             return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, Some(format!("{topic} is not for clients"))));
         }
         let key = self.key_of(topic, index).map_err(|code| (code, None))?;

@@ -46,6 +46,11 @@ static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
 /// The list is what a reader of a history meets most, with what it means.
 const ERRORS: &[ErrorRule] = &[
     ErrorRule {
+        code: "FENCED",
+        definite: false,
+        reason: "of a commit: an attempt before it may have committed the transaction (KIP-588 on what is called fencing)",
+    },
+    ErrorRule {
         code: "MESSAGE_TIMED_OUT",
         definite: false,
         reason: "librdkafka gave up; an attempt may be in the log, or still on its way",

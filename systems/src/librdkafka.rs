@@ -5,9 +5,11 @@
 //!
 //! librdkafka retries inside itself. A refusal that it reports may have followed an attempt that took effect, so no
 //! error of a send proves anything unless the system's table says so, or the record never left the client's own queue.
+//! Of transactions, which the whole is either in or not, more can be said: see `txn.rs`.
 //! Source: librdkafka's INTRODUCTION.md, "Message persistence status".
 
 mod callbacks;
+mod txn;
 
 use callbacks::{Rebalances, Reports};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -16,7 +18,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use rdkafka::producer::{BaseProducer, BaseRecord};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
 use riprap_core::client::{
     ClientConfig, Committed, Isolation, LocalFuture, Log, LogError, Polled, Progress, block_on,
@@ -52,6 +54,8 @@ const REPORT_POLL: Duration = Duration::from_millis(1);
 const LATE_REPORT_POLL: Duration = Duration::from_millis(10);
 /// So long a report may come any moment.
 const SOON: Duration = Duration::from_millis(50);
+/// After this time a request that was not answered is taken for lost.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The properties that every client starts from: those that riprap does not leave to librdkafka's defaults, since its
 /// tests are short and its faults last seconds.
@@ -61,7 +65,6 @@ const COMMON: &[(&str, &str)] = &[
     ("reconnect.backoff.max.ms", "500"),
     ("retry.backoff.ms", "50"),
     ("socket.connection.setup.timeout.ms", "1000"),
-    ("socket.timeout.ms", "3000"),
     ("topic.metadata.refresh.fast.interval.ms", "100"),
     ("topic.metadata.refresh.interval.ms", "2000"),
 ];
@@ -93,7 +96,10 @@ pub struct KafkaLog {
     config: ClientConfig,
     rules: &'static [ErrorRule],
     producer: Option<BaseProducer<Reports>>,
+    txn: txn::State,
     consumer: Option<BaseConsumer<Rebalances>>,
+    /// Sees what is behind an open transaction.
+    observer: Option<BaseConsumer>,
     /// Whether the consumer has subscribed.
     in_group: bool,
     /// When the consumer last assigned keys by itself.
@@ -118,7 +124,9 @@ impl KafkaLog {
             config,
             rules,
             producer: None,
+            txn: txn::State::default(),
             consumer: None,
+            observer: None,
             in_group: false,
             assigned_at: None,
             held: BTreeMap::new(),
@@ -136,6 +144,7 @@ impl KafkaLog {
         }
         properties.set("bootstrap.servers", self.config.bootstrap.join(","));
         properties.set("client.id", &self.config.client_id);
+        properties.set("socket.timeout.ms", SOCKET_TIMEOUT.as_millis().to_string());
         properties.set_log_level(RDKafkaLogLevel::Warning);
         properties
     }
@@ -165,6 +174,12 @@ impl KafkaLog {
                 .set("message.timeout.ms", self.config.delivery_timeout.as_millis().to_string())
                 .set("request.timeout.ms", "3000")
                 .set("linger.ms", "0");
+            if let Some(id) = &self.config.transactional_id {
+                let timeout = txn::timeout(&self.config);
+                properties
+                    .set("transactional.id", id)
+                    .set("transaction.timeout.ms", timeout.as_millis().to_string());
+            }
             let context = Reports { log: self.config.log.clone(), last: Arc::clone(&self.report) };
             let made = self.finish(properties).create_with_context(context);
             self.producer = Some(made.map_err(|e| self.error(&e))?);
@@ -223,7 +238,9 @@ impl KafkaLog {
     fn send_now(&mut self, key: Key, value: Value) -> Result<Option<Offset>, LogError> {
         let (topic, partition) = self.config.topic_partition(key);
         let began = Instant::now();
-        let deadline = began + self.config.delivery_timeout + REPORT_GRACE;
+        // In a transaction nothing depends on the report any more once it is to be aborted.
+        let grace = if self.in_txn() { Duration::ZERO } else { REPORT_GRACE };
+        let deadline = self.deadline() + grace;
         *self.report.lock().expect("no holder panics") = None;
         let payload = value.to_string();
         let record: BaseRecord<'_, (), String> =
@@ -238,7 +255,7 @@ impl KafkaLog {
             self.producer()?.poll(Duration::ZERO);
             match self.report.lock().expect("no holder panics").take() {
                 Some(Ok(offset)) => return Ok((offset.0 >= 0).then_some(offset)),
-                Some(Err(code)) => return Err(self.error(&KafkaError::MessageProduction(code))),
+                Some(Err(code)) => return Err(self.not_sent(code)),
                 None if Instant::now() > deadline => {
                     let message = format!("no delivery report within {:?}", self.config.delivery_timeout);
                     return Err(LogError { code: "NO_DELIVERY_REPORT".to_owned(), definite: false, message });
@@ -247,6 +264,15 @@ impl KafkaLog {
                     std::thread::sleep(if began.elapsed() < SOON { REPORT_POLL } else { LATE_REPORT_POLL })
                 }
             }
+        }
+    }
+
+    /// Why a record was not sent. What made the producer useless says more than that it is.
+    fn not_sent(&self, code: RDKafkaErrorCode) -> LogError {
+        let fatal = self.producer.as_ref().and_then(|producer| producer.client().fatal_error());
+        match fatal {
+            Some((code, why)) => LogError { message: why, ..self.error(&KafkaError::Global(code)) },
+            None => self.error(&KafkaError::MessageProduction(code)),
         }
     }
 
@@ -347,11 +373,16 @@ impl KafkaLog {
         self.consumer()?.subscribe(&topics).map_err(|e| self.error(&e))
     }
 
-    fn commit_now(&mut self) -> Result<Vec<(Key, Offset)>, LogError> {
+    fn commit_offsets_now(&mut self) -> Result<Vec<(Key, Offset)>, LogError> {
         let given = self.held.iter().filter(|(key, _)| self.given.contains(key));
         let offsets: Vec<(Key, Offset)> =
             given.filter_map(|(key, position)| Some((*key, (*position)?))).collect();
-        if !offsets.is_empty() {
+        if offsets.is_empty() {
+            return Ok(offsets);
+        }
+        if self.in_txn() {
+            self.send_offsets(&offsets)?;
+        } else {
             let list = self.list(offsets.iter().map(|(key, offset)| (*key, RdOffset::Offset(offset.0))))?;
             // An error, of any one partition, makes the whole an error, though the others' offsets may be committed.
             // Source: librdkafka 2.12.1, rdkafka_request.c, rd_kafka_handle_OffsetCommit.
@@ -377,17 +408,48 @@ impl KafkaLog {
     }
 
     fn progress_now(&mut self) -> Result<Vec<Progress>, LogError> {
+        let timeout = ask_timeout(&self.config);
+        // Unlike the last record that it read, this tells of control records and aborted ones that it has passed.
+        let passed = self.consumer()?.position().map_err(|e| self.error(&e))?;
+        let passed: BTreeMap<Key, Offset> = passed
+            .elements()
+            .into_iter()
+            .filter_map(|part| match part.offset() {
+                RdOffset::Offset(offset) => {
+                    Some((self.config.key(part.topic(), part.partition())?, Offset(offset)))
+                }
+                _ => None,
+            })
+            .collect();
         let held = self.held.clone();
         held.into_iter()
-            .map(|(key, position)| {
+            .map(|(key, read)| {
                 let (topic, partition) = self.config.topic_partition(key);
-                let timeout = ask_timeout(&self.config);
-                let watermarks = self.consumer()?.fetch_watermarks(&topic, partition, timeout);
+                let watermarks = if self.sees_open_end() {
+                    self.consumer()?.fetch_watermarks(&topic, partition, timeout)
+                } else {
+                    self.observer()?.fetch_watermarks(&topic, partition, timeout)
+                };
                 let (begin, end) = watermarks.map_err(|e| self.error(&e))?;
-                let position = position.unwrap_or(Offset(begin));
+                let position = read.max(passed.get(&key).copied()).unwrap_or(Offset(begin));
                 Ok(Progress { key, position, end: Offset(end) })
             })
             .collect()
+    }
+
+    /// Whether the end that the consumer is told is that of the log: read_committed, it is that of what comes before the
+    /// first transaction that is open.
+    fn sees_open_end(&self) -> bool {
+        self.config.transactional_id.is_none() || self.config.isolation == Isolation::ReadUncommitted
+    }
+
+    fn observer(&mut self) -> Result<&BaseConsumer, LogError> {
+        if self.observer.is_none() {
+            let mut properties = self.properties();
+            properties.set("group.id", &self.config.group_id).set("isolation.level", "read_uncommitted");
+            self.observer = Some(self.finish(properties).create().map_err(|e| self.error(&e))?);
+        }
+        Ok(self.observer.as_ref().expect("just made"))
     }
 
     fn list(&self, keys: impl Iterator<Item = (Key, RdOffset)>) -> Result<TopicPartitionList, LogError> {
@@ -420,8 +482,17 @@ impl Log for KafkaLog {
     fn subscribe<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>> {
         Box::pin(ready(self.subscribe_now(keys)))
     }
-    fn commit_offsets(&mut self) -> LocalFuture<'_, Result<Vec<(Key, Offset)>, LogError>> {
+    fn begin(&mut self) -> LocalFuture<'_, Result<(), LogError>> {
+        Box::pin(ready(self.begin_now()))
+    }
+    fn commit(&mut self) -> LocalFuture<'_, Result<(), LogError>> {
         Box::pin(ready(self.commit_now()))
+    }
+    fn abort(&mut self) -> LocalFuture<'_, Result<(), LogError>> {
+        Box::pin(ready(self.abort_now()))
+    }
+    fn commit_offsets(&mut self) -> LocalFuture<'_, Result<Vec<(Key, Offset)>, LogError>> {
+        Box::pin(ready(self.commit_offsets_now()))
     }
     fn committed<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<Committed, LogError>> {
         Box::pin(ready(self.committed_now(keys)))

@@ -13,7 +13,7 @@ use riprap_checker::Options;
 use riprap_core::client::{Client, ClientConfig, ClientLog, Log, LogError, SubscribeVia};
 use riprap_core::generator::{BoxedGenerator, Draft};
 use riprap_core::history::MopRef;
-use riprap_core::op::{F, OpValue, Value};
+use riprap_core::op::{F, OpValue, Process, Value};
 use riprap_core::plan::TestConfig;
 use riprap_core::system::CLIENT_SETTING;
 use riprap_core::{History, Key};
@@ -61,7 +61,7 @@ pub trait Workload: Sync {
     fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain);
 
     /// The client that runs as this process.
-    fn client(&self, config: &TestConfig, shared: &Shared, name: &str) -> Box<dyn Client>;
+    fn client(&self, config: &TestConfig, shared: &Shared, process: Process) -> Box<dyn Client>;
 
     /// By what the history is judged.
     fn options(&self, config: &TestConfig) -> Options;

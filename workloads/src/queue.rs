@@ -5,24 +5,29 @@
 //! in equal parts, takes other keys now and then, and crashes now and then: its client is thrown away and a new process
 //! goes on. Every third choice of keys goes to those that have acknowledged records which nobody has read yet.
 //!
-//! What it cannot see: the order in which records of different keys became visible (there are no transactions in it
-//! yet), and anything about a record's own key, headers and timestamp.
+//! With transactions every op of sends and polls is one (`txn`), of up to four of them in any order, and one in eight is to
+//! be aborted. What a member of a group has polled it commits with the transaction. After an abort nobody moves its
+//! consumer back: it goes on where it is. Every second process of a thread takes over the transactional id of the process
+//! before it, which it so fences, and ends what that has left open; what others leave open the coordinator has to end.
+//!
+//! What it cannot see: anything about a record's own key, headers and timestamp, and without transactions the order in
+//! which records of different keys became visible.
 
-use crate::{Connect, Drain, Shared, Workload, WorkloadInfo, client_properties, committed, drain, options};
+mod client;
+
+use crate::{Drain, Shared, Workload, WorkloadInfo, client_properties, committed, drain, options};
+use client::QueueClient;
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_checker::Options;
-use riprap_core::client::{
-    Client, ClientConfig, ClientLog, Completion, LocalFuture, Log, LogError, SubscribeVia,
-};
+use riprap_core::client::{Client, ClientConfig, ClientLog, SubscribeVia};
 use riprap_core::generator::{Ask, BoxedGenerator, Context, Draft, Generator, Offer, clients};
-use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpError, OpValue, Process, Value};
+use riprap_core::op::{F, Key, Kind, Mop, Offset, Op, OpValue, Process, Value};
 use riprap_core::plan::TestConfig;
 use riprap_core::seed::Stream;
 use riprap_core::{History, Seed};
-use serde_json::{Map, Value as Json, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many keys share a topic.
@@ -37,6 +42,12 @@ const COMMITTED_EVERY: u32 = 16;
 const CRASH_EVERY: u32 = 256;
 /// One choice of keys in so many looks for records that nobody has read.
 const CHASE_EVERY: u32 = 3;
+/// The most sends and polls of one transaction.
+const MAX_MOPS: usize = 4;
+/// One transaction in so many is to be aborted.
+const ABORT_EVERY: u32 = 8;
+/// So many processes of a thread, one after the other, have the same transactional id.
+const PROCESSES_PER_ID: u32 = 2;
 /// The most keys that a process takes at a time.
 const MAX_KEYS: usize = 6;
 /// How long one poll waits for records. Short, so that a reader of quiet keys does not hold up its thread.
@@ -48,7 +59,8 @@ static INFO: WorkloadInfo = WorkloadInfo {
     name: "queue",
     doc: "Unique values are sent to keys (topic-partitions) and polled, by assign or subscribe; keys rotate, clients \
           crash, and in the end fresh clients read everything from the beginning. Brings out records that are lost, \
-          doubled, moved, reordered or skipped.",
+          doubled, moved, reordered or skipped; with --txn, transactions that are torn, or seen though they are not \
+          committed.",
     finds: &[
         "lost-write",
         "unseen",
@@ -58,6 +70,8 @@ static INFO: WorkloadInfo = WorkloadInfo {
         "nonmonotonic-poll",
         "nonmonotonic-send",
         "G1a",
+        "torn-txn",
+        "precommitted-read",
     ],
 };
 
@@ -72,6 +86,7 @@ impl Workload for Queue {
         clients(Box::new(Ops {
             seed: Seed(config.seed),
             sub_via: config.sub_via.clone(),
+            txn: config.txn,
             max_writes_per_key: u64::from(config.max_writes_per_key),
             taken: 0,
             live: (0..i64::from(config.keys)).map(|key| (Key(key), 0)).collect(),
@@ -86,12 +101,14 @@ impl Workload for Queue {
         drain::drain(history, PARTITIONS_PER_TOPIC, config.concurrency, config.drain_limit_ms)
     }
 
-    fn client(&self, config: &TestConfig, shared: &Shared, name: &str) -> Box<dyn Client> {
+    fn client(&self, config: &TestConfig, shared: &Shared, process: Process) -> Box<dyn Client> {
+        let name = format!("riprap-{process}");
         let client_config = ClientConfig {
-            client_id: name.to_owned(),
+            client_id: name.clone(),
             bootstrap: shared.bootstrap.clone(),
             acks: config.acks.clone(),
             idempotence: config.idempotence,
+            transactional_id: config.txn.then(|| transactional_id(config, process)),
             isolation: config.isolation,
             group_id: "riprap".to_owned(),
             partitions_per_topic: PARTITIONS_PER_TOPIC,
@@ -101,20 +118,22 @@ impl Workload for Queue {
             poll_timeout: POLL_TIMEOUT,
             max_poll_records: MAX_POLL_RECORDS,
             properties: client_properties(config),
-            log: named(&shared.log, name),
+            log: named(&shared.log, &name),
         };
-        Box::new(QueueClient {
-            config: client_config,
-            connect: Arc::clone(&shared.connect),
-            topics: Arc::clone(&shared.topics),
-            log: None,
-            in_group: false,
-        })
+        Box::new(QueueClient::new(client_config, shared))
     }
 
     fn options(&self, config: &TestConfig) -> Options {
         options(config)
     }
+}
+
+/// The transactional id of a process; see the module. Source: the numbers of processes are those of
+/// [`riprap_core::interpreter`].
+fn transactional_id(config: &TestConfig, process: Process) -> String {
+    let Process::Client(process) = process else { panic!("the nemesis is no client") };
+    let (thread, turn) = (process % config.concurrency, process / config.concurrency);
+    format!("riprap-{thread}-{}", turn / PROCESSES_PER_ID)
 }
 
 /// The same log, with the client's name before each line.
@@ -127,6 +146,7 @@ fn named(log: &ClientLog, name: &str) -> ClientLog {
 struct Ops {
     seed: Seed,
     sub_via: Vec<SubscribeVia>,
+    txn: bool,
     max_writes_per_key: u64,
     /// How many ops were taken: each op draws from a stream of its own, named by this number.
     taken: u64,
@@ -154,12 +174,30 @@ impl Ops {
         if !subscribed.is_empty() && random.random_ratio(1, COMMITTED_EVERY) {
             return committed(subscribed);
         }
+        let count = if self.txn { random.random_range(1..=MAX_MOPS) } else { 1 };
+        let mut mops: Vec<Mop> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mop = self.mop(&mut random, &mops);
+            mops.push(mop);
+        }
+        let f = match &mops[0] {
+            _ if self.txn => F::Txn,
+            Mop::Poll(_) => F::Poll,
+            Mop::Send { .. } => F::Send,
+        };
+        let abort = self.txn && random.random_ratio(1, ABORT_EVERY);
+        Draft { abort, ..Draft::new(f, OpValue::Mops(mops)) }
+    }
+
+    /// A poll or a send, in an op that has these before it.
+    fn mop(&self, random: &mut Stream, before: &[Mop]) -> Mop {
         if random.random_ratio(1, 2) {
-            return Draft::new(F::Poll, OpValue::Mops(vec![Mop::Poll(None)]));
+            return Mop::Poll(None);
         }
         let (key, written) = self.live[random.random_range(0..self.live.len())];
-        let value = Value(i64::try_from(written).expect("fewer values than 2^63"));
-        Draft::new(F::Send, OpValue::Mops(vec![Mop::Send { key, value, offset: None }]))
+        let sent = before.iter().filter(|mop| matches!(mop, Mop::Send { key: to, .. } if *to == key)).count();
+        let value = i64::try_from(written + sent as u64).expect("fewer values than 2^63");
+        Mop::Send { key, value: Value(value), offset: None }
     }
 
     fn take_keys(&self, random: &mut Stream) -> Draft {
@@ -197,10 +235,11 @@ impl Generator for Ops {
             let slot =
                 self.live.iter_mut().find(|(key, _)| key == sent).expect("values are drawn for live keys");
             slot.1 += 1;
-            if slot.1 >= self.max_writes_per_key {
-                *slot = (Key(self.next_key), 0);
-                self.next_key += 1;
-            }
+        }
+        // A transaction may give a key a few more.
+        for slot in self.live.iter_mut().filter(|(_, written)| *written >= self.max_writes_per_key) {
+            *slot = (Key(self.next_key), 0);
+            self.next_key += 1;
         }
     }
 
@@ -228,134 +267,4 @@ impl Generator for Ops {
             }
         }
     }
-}
-
-/// Carries out the ops over a log that is connected when it is first needed.
-struct QueueClient {
-    config: ClientConfig,
-    connect: Connect,
-    topics: Arc<Mutex<BTreeSet<String>>>,
-    log: Option<Box<dyn Log>>,
-    /// Whether the group shares out what this client reads: then what it has read is committed.
-    in_group: bool,
-}
-
-impl QueueClient {
-    fn log(&mut self) -> Result<&mut Box<dyn Log>, LogError> {
-        if self.log.is_none() {
-            self.log = Some((self.connect)(&self.config)?);
-        }
-        Ok(self.log.as_mut().expect("just connected"))
-    }
-
-    /// Makes the topics that are not known to exist. What fails here fails before anything was sent.
-    async fn create(&mut self, keys: &[Key]) -> Result<(), LogError> {
-        let topic = |config: &ClientConfig, key: &Key| config.topic_partition(*key).0;
-        let unknown: Vec<Key> = {
-            let known = self.topics.lock().expect("no holder panics");
-            keys.iter().copied().filter(|key| !known.contains(&topic(&self.config, key))).collect()
-        };
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let made = self.log()?.create(&unknown).await;
-        made.map_err(|error| LogError { definite: true, ..error })?;
-        let mut known = self.topics.lock().expect("no holder panics");
-        known.extend(unknown.iter().map(|key| topic(&self.config, key)));
-        Ok(())
-    }
-
-    async fn mops(&mut self, mops: &[Mop], extra: &mut Extra) -> Result<OpValue, LogError> {
-        let mut done = Vec::with_capacity(mops.len());
-        for mop in mops {
-            match mop {
-                Mop::Send { key, value, .. } => {
-                    self.create(&[*key]).await?;
-                    let offset = self.log()?.send(*key, *value).await?;
-                    done.push(Mop::Send { key: *key, value: *value, offset });
-                }
-                Mop::Poll(_) => {
-                    let polled = self.log()?.poll().await;
-                    // A poll takes nothing from the log, so one that failed certainly had no effect.
-                    let polled = polled.map_err(|error| LogError { definite: true, ..error })?;
-                    extra.rebalance.extend(polled.rebalance);
-                    let read_something = !polled.reads.is_empty();
-                    done.push(Mop::Poll(Some(polled.reads)));
-                    if self.in_group && read_something {
-                        match self.log()?.commit_offsets().await {
-                            Ok(offsets) => extra.offsets = offsets,
-                            // The records are read all the same; the next commit covers them.
-                            Err(error) => extra.error = Some(op_error(error)),
-                        }
-                    }
-                }
-            }
-        }
-        Ok(OpValue::Mops(done))
-    }
-
-    async fn take_keys(&mut self, op: &Op, keys: &[Key]) -> Result<OpValue, LogError> {
-        let took = async {
-            self.create(keys).await?;
-            self.in_group = op.f == F::Subscribe;
-            match op.f {
-                F::Subscribe => self.log()?.subscribe(keys).await,
-                _ => self.log()?.assign(keys, op.extra.from_beginning).await,
-            }
-        };
-        // It changes nothing but this client.
-        took.await.map_err(|error| LogError { definite: true, ..error })?;
-        Ok(OpValue::Keys(keys.to_vec()))
-    }
-
-    async fn committed(&mut self, keys: &Json) -> Result<OpValue, LogError> {
-        let keys: Vec<Key> =
-            keys.as_array().into_iter().flatten().filter_map(Json::as_i64).map(Key).collect();
-        let committed = self.log()?.committed(&keys).await;
-        // A question has no effect.
-        let committed = committed.map_err(|error| LogError { definite: true, ..error })?;
-        let by_key: Map<String, Json> = committed
-            .iter()
-            .map(|(key, offset)| (key.to_string(), offset.map_or(Json::Null, |offset| offset.0.into())))
-            .collect();
-        Ok(OpValue::Json(Json::Object(by_key)))
-    }
-
-    async fn progress(&mut self) -> Result<OpValue, LogError> {
-        let progress = self.log()?.progress().await;
-        let progress = progress.map_err(|error| LogError { definite: true, ..error })?;
-        let by_key: Map<String, Json> = progress
-            .iter()
-            .map(|at| (at.key.to_string(), json!({"position": at.position.0, "end": at.end.0})))
-            .collect();
-        Ok(OpValue::Json(Json::Object(by_key)))
-    }
-}
-
-impl Client for QueueClient {
-    fn invoke<'a>(&'a mut self, op: &'a Op) -> LocalFuture<'a, Completion> {
-        Box::pin(async move {
-            let mut extra = Extra { from_beginning: op.extra.from_beginning, ..Extra::default() };
-            let result = match (&op.f, &op.value) {
-                (F::Crash, _) => return Completion { kind: Kind::Info, value: OpValue::None, extra },
-                (F::Debug, _) => self.progress().await,
-                (F::Committed, OpValue::Json(keys)) => self.committed(keys).await,
-                (_, OpValue::Mops(mops)) => self.mops(mops, &mut extra).await,
-                (_, OpValue::Keys(keys)) => self.take_keys(op, keys).await,
-                (f, _) => panic!("the queue workload has no op `{}`", f.name()),
-            };
-            match result {
-                Ok(value) => Completion { kind: Kind::Ok, value, extra },
-                Err(error) => {
-                    let kind = if error.definite { Kind::Fail } else { Kind::Info };
-                    extra.error = Some(op_error(error));
-                    Completion { kind, value: OpValue::None, extra }
-                }
-            }
-        })
-    }
-}
-
-fn op_error(error: LogError) -> OpError {
-    OpError { code: error.code, definite: error.definite, message: error.message }
 }

@@ -80,6 +80,8 @@ pub struct ClientConfig {
     pub acks: String,
     /// Whether the producer is idempotent.
     pub idempotence: bool,
+    /// The producer's name towards the coordinator of transactions: with one, all that it sends it sends in transactions.
+    pub transactional_id: Option<String>,
     /// What polls see.
     pub isolation: Isolation,
     /// The consumer group.
@@ -128,6 +130,9 @@ pub type Committed = Vec<(Key, Option<Offset>)>;
 
 /// The API of a Kafka-like system, for one client: a producer and a consumer.
 ///
+/// With a transactional id, sends and commits of offsets belong between [`Log::begin`] and the [`Log::commit`] or
+/// [`Log::abort`] that ends it. Nothing of them takes effect unless the commit does.
+///
 /// Errors: every call fails with a [`LogError`]; it is definite only where the system's error table says so.
 pub trait Log {
     /// Makes the topics of these keys where they do not exist yet.
@@ -150,14 +155,27 @@ pub trait Log {
     /// From now on the consumer reads what its group gives it of these keys' topics.
     fn subscribe<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>>;
 
-    /// Commits, for the group, how far this consumer has read of what the group gave it. Returns what was committed: each
-    /// key with the offset to go on from. Errors: any of it may have been committed, unless the error is definite.
+    /// Begins a transaction. Whatever the client had left open is ended first, and a client of the same id that came
+    /// before can do nothing any more. Errors: there is no transaction, and calls that need one must not be made.
+    fn begin(&mut self) -> LocalFuture<'_, Result<(), LogError>>;
+
+    /// Ends the transaction: all of it takes effect. Errors: a definite one proves that nothing of it ever will; after
+    /// any other it may.
+    fn commit(&mut self) -> LocalFuture<'_, Result<(), LogError>>;
+
+    /// Ends the transaction: nothing of it ever takes effect, be the abort confirmed or not. Errors: it is not confirmed,
+    /// and who waits for the transaction's end may have to wait.
+    fn abort(&mut self) -> LocalFuture<'_, Result<(), LogError>>;
+
+    /// Commits, for the group, how far this consumer has read of what the group gave it; within a transaction, as a part
+    /// of it. Returns what was committed: each key with the offset to go on from. Errors: any of it may have been
+    /// committed, unless the error is definite.
     fn commit_offsets(&mut self) -> LocalFuture<'_, Result<Vec<(Key, Offset)>, LogError>>;
 
     /// What the group has committed of these keys, whoever holds them.
     fn committed<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<Committed, LogError>>;
 
-    /// Where this consumer stands in each key that it holds, and where that key ends for it.
+    /// Where this consumer stands in each key that it holds, and where that key ends.
     fn progress(&mut self) -> LocalFuture<'_, Result<Vec<Progress>, LogError>>;
 }
 
@@ -168,7 +186,7 @@ pub struct Progress {
     pub key: Key,
     /// The offset of the next record it would read.
     pub position: Offset,
-    /// The offset after the last record it could read now.
+    /// The offset after the last record that is there, also behind a transaction that is still open.
     pub end: Offset,
 }
 

@@ -64,12 +64,14 @@ pub struct Draft {
     pub value: OpValue,
     /// Whether an `assign` starts over.
     pub from_beginning: bool,
+    /// Whether a transaction is to be aborted.
+    pub abort: bool,
 }
 
 impl Draft {
     /// An op without further ado.
     pub fn new(f: F, value: OpValue) -> Draft {
-        Draft { f, value, from_beginning: false }
+        Draft { f, value, from_beginning: false, abort: false }
     }
 }
 

@@ -112,10 +112,10 @@ impl Interpreter {
 
     fn invoke(&mut self, now_ns: u64, context: &Context, mut offer: Offer) -> Next {
         self.generator.take(context, &mut offer);
-        let Offer { draft: Draft { f, value, from_beginning }, thread, .. } = offer;
+        let Offer { draft: Draft { f, value, from_beginning, abort }, thread, .. } = offer;
         self.free.retain(|free| *free != thread);
         self.running.insert(thread, Running { f: f.clone(), value: value.clone() });
-        let extra = Extra { from_beginning, ..Extra::default() };
+        let extra = Extra { from_beginning, abort, ..Extra::default() };
         let op = self.record(now_ns, thread, Kind::Invoke, f, value, extra);
         let context = self.context(now_ns);
         self.generator.update(&context, &op);

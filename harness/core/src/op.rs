@@ -255,7 +255,7 @@ impl Rebalance {
 pub struct Txn {
     /// The transactional id.
     pub id: String,
-    /// [`Txn::COMMITTED`], [`Txn::ABORTED`] or `unknown`.
+    /// [`Txn::COMMITTED`], [`Txn::ABORTED`] or [`Txn::UNKNOWN`].
     pub outcome: String,
 }
 
@@ -265,6 +265,8 @@ impl Txn {
     /// It did not, and never will. Such an op is `fail`, be it that an abort was asked for or not; what its polls read
     /// they read all the same.
     pub const ABORTED: &str = "aborted";
+    /// Whether it took effect nobody knows.
+    pub const UNKNOWN: &str = "unknown";
 }
 
 /// The optional fields of an op: few ops have any.

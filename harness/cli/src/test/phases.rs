@@ -225,7 +225,7 @@ fn make_client(test: &Test, cluster: &LiveCluster, run: &Arc<RunDir>) -> MakeCli
         log: client_log(run),
         topics: Arc::default(),
     };
-    Arc::new(move |process: Process| workload.client(&config, &shared, &format!("riprap-{process}")))
+    Arc::new(move |process: Process| workload.client(&config, &shared, process))
 }
 
 /// Client libraries' warnings go into the run's log, with the time of the run.

@@ -1,5 +1,8 @@
 //! The client over librdkafka, against the cluster that librdkafka pretends to be for tests of its own: what a member of
-//! a group commits, what the group is said to have committed, and going from a group to keys of one's own and back.
+//! a group commits, what the group is said to have committed, going from a group to keys of one's own and back, and how
+//! transactions end. That cluster keeps no markers, and shows everybody every record.
+
+mod transactions;
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
@@ -12,12 +15,15 @@ use std::time::{Duration, Instant};
 /// How long anything may take: a group of this cluster waits three seconds for more members.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-fn client(mock: &MockCluster<'_, DefaultProducerContext>) -> KafkaLog {
+type Mock = MockCluster<'static, DefaultProducerContext>;
+
+fn client(mock: &Mock, transactional_id: Option<&str>) -> KafkaLog {
     let config = ClientConfig {
         client_id: "test".to_owned(),
         bootstrap: vec![mock.bootstrap_servers()],
         acks: "all".to_owned(),
         idempotence: true,
+        transactional_id: transactional_id.map(str::to_owned),
         isolation: Isolation::ReadCommitted,
         group_id: "riprap".to_owned(),
         partitions_per_topic: 4,
@@ -61,7 +67,7 @@ fn a_member_commits_what_the_group_gave_it_and_nothing_else() -> Result<(), LogE
     for topic in ["t0", "t1"] {
         mock.create_topic(topic, 4, 1).expect("a topic that is not there yet");
     }
-    let mut log = client(&mock);
+    let mut log = client(&mock, None);
     for (key, value) in [(0, 0), (0, 1), (5, 0)] {
         assert_eq!(block_on(log.send(Key(key), Value(value)))?, Some(Offset(value)));
     }
@@ -105,7 +111,7 @@ fn a_member_commits_what_the_group_gave_it_and_nothing_else() -> Result<(), LogE
 fn keys_may_be_assigned_again_at_once() -> Result<(), LogError> {
     let mock = MockCluster::new(1).expect("a cluster in memory");
     mock.create_topic("t0", 4, 1).expect("a topic that is not there yet");
-    let mut log = client(&mock);
+    let mut log = client(&mock, None);
     let keys = [Key(0), Key(1)];
     block_on(log.assign(&keys, true))?;
     block_on(log.send(Key(0), Value(0)))?;

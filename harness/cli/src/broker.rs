@@ -49,7 +49,16 @@ fn config(args: &BrokerArgs) -> Result<BrokerConfig, String> {
                     value.parse().map_err(|_| format!("{name} is `{value}`; a number from 1 is expected"))?;
                 config.min_insync_replicas = number;
             }
-            _ => return Err(format!("unknown setting `{name}`; one of: min.insync.replicas")),
+            "fsync" => config.fsync = value.parse()?,
+            "flush.interval.ms" => {
+                let number =
+                    value.parse().map_err(|_| format!("{name} is `{value}`; a number from 1 is expected"))?;
+                config.flush_interval_ms = number;
+            }
+            _ => {
+                let known = "flush.interval.ms, fsync, min.insync.replicas";
+                return Err(format!("unknown setting `{name}`; one of: {known}"));
+            }
         }
     }
     config.validate()?;

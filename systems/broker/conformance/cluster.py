@@ -31,8 +31,8 @@ def free_ports(count):
 class Cluster:
     """So many brokers, for as long as the `with` block lasts."""
 
-    def __init__(self, riprap, folder, brokers):
-        self.riprap, self.folder, self.size = riprap, pathlib.Path(folder), brokers
+    def __init__(self, riprap, folder, brokers, options=()):
+        self.riprap, self.folder, self.size, self.options = riprap, pathlib.Path(folder), brokers, options
         self.processes = []
 
     def __enter__(self):
@@ -45,7 +45,7 @@ class Cluster:
             for i, address in enumerate(self.addresses, 1):
                 home = self.folder / f"{self.size}-brokers" / f"broker-{i}"
                 home.mkdir(parents=True)
-                command = [self.riprap, "broker", "--id", str(i), "--listen", address, "--dir", str(home / "data")]
+                command = [self.riprap, "broker", "--id", str(i), "--listen", address, "--dir", str(home / "data"), *self.options]
                 if self.size > 1:
                     command += ["--peers", peers]
                 self.commands.append(command)

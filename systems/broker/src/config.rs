@@ -1,6 +1,7 @@
 //! What a broker must know before it starts.
 
 use crate::defect::DefectKind;
+use crate::durability::Fsync;
 use crate::ids::BrokerId;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,8 +59,10 @@ pub struct BrokerConfig {
     pub offsets_partitions: u32,
     /// Partitions of the topic that keeps transactions.
     pub transactions_partitions: u32,
-    /// Whether data is synced before it is acknowledged.
-    pub fsync: bool,
+    /// When data is synced; see [`Fsync`].
+    pub fsync: Fsync,
+    /// How often, with [`Fsync::Interval`].
+    pub flush_interval_ms: u64,
     /// A broker that the controller did not hear for this long is fenced.
     pub session_timeout_ms: u64,
     /// How often a broker tells the controller that it lives.
@@ -99,7 +102,8 @@ impl BrokerConfig {
             default_replication_factor: 3,
             offsets_partitions: 4,
             transactions_partitions: 4,
-            fsync: true,
+            fsync: Fsync::Always,
+            flush_interval_ms: 1000,
             session_timeout_ms: 2000,
             heartbeat_interval_ms: 300,
             replica_lag_ms: 1500,
@@ -129,6 +133,7 @@ impl BrokerConfig {
             ("default_replication_factor", u64::from(self.default_replication_factor)),
             ("offsets_partitions", u64::from(self.offsets_partitions)),
             ("transactions_partitions", u64::from(self.transactions_partitions)),
+            ("flush_interval_ms", self.flush_interval_ms),
             ("session_timeout_ms", self.session_timeout_ms),
             ("heartbeat_interval_ms", self.heartbeat_interval_ms),
             ("replica_lag_ms", self.replica_lag_ms),

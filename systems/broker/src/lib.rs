@@ -9,7 +9,8 @@
 //! replicas      this broker's copies: roles, high watermarks          fetcher   followers' fetches, truncation, ISRs
 //! requests      what clients ask for                                  coordinators  drive consumer groups
 //! group         consumer groups as a state machine     txn       transactions as a state machine, not driven yet
-//! log           a partition's log on disk                             defect    planted bugs, by name
+//! log           a partition's log on disk                             durability when logs are synced
+//! defect        planted bugs, by name
 //! ```
 //!
 //! What is promised: with acks=all a record is durable on every replica in sync, at least `min.insync.replicas`, before
@@ -23,6 +24,7 @@ mod connection;
 mod controller;
 mod coordinators;
 pub mod defect;
+mod durability;
 mod fetcher;
 pub mod group;
 mod ids;
@@ -41,5 +43,6 @@ pub mod shell;
 pub mod txn;
 
 pub use config::{Address, BrokerConfig};
+pub use durability::Fsync;
 pub use ids::BrokerId;
 pub use node::Broker;

@@ -96,6 +96,7 @@ impl Running {
                 incarnation_id,
                 host: address.host.clone(),
                 port: address.port.into(),
+                may_lack_records: self.may_lack_records,
             };
             self.ask_controller(ControlRequest::Register(request), Call::Register, cx);
         }

@@ -14,6 +14,7 @@ use crate::config::BrokerConfig;
 use crate::connection::{Connections, ReplyTo};
 use crate::controller::Controller;
 use crate::coordinators::Coordinators;
+use crate::durability::begin_life;
 use crate::fetcher::AskedFetch;
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
 use crate::membership::Membership;
@@ -121,6 +122,8 @@ impl Node for Broker {
 pub(crate) struct Running {
     pub(crate) config: BrokerConfig,
     pub(crate) incarnation: Incarnation,
+    /// The life before may have taken records with it that counted.
+    pub(crate) may_lack_records: bool,
     pub(crate) connections: Connections,
     pub(crate) peers: Peers<Call>,
     pub(crate) quorum: Quorum,
@@ -140,9 +143,11 @@ impl Running {
         // Positive, for -1 is "no epoch" on the wire.
         let incarnation = Incarnation((env.random_u64("incarnation") >> 1) as i64);
         let quorum = Quorum::open(&config, env, now_ns)?;
+        let may_lack_records = begin_life(env.disk(), config.fsync)?;
         env.log(LogLevel::Info, format_args!("starts as broker {}, incarnation {incarnation}", config.id));
         Ok(Running {
             incarnation,
+            may_lack_records,
             connections: Connections::default(),
             peers: Peers::new(config.id, &config.brokers),
             quorum,
@@ -345,6 +350,7 @@ impl Running {
     /// The process ends, in order.
     pub(crate) fn exit(&mut self, cx: &mut Cx<'_>) {
         if !std::mem::replace(&mut self.is_over, true) {
+            self.end_life(cx);
             cx.env.log(LogLevel::Info, format_args!("ends"));
             cx.effects.push(Effect::Exit { status: 0 });
         }

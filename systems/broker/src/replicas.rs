@@ -1,6 +1,7 @@
 //! All of this broker's copies: which there are, which were changed in this turn.
 
 use crate::config::BrokerConfig;
+use crate::durability::{Flush, Fsync};
 use crate::ids::PartitionKey;
 use crate::log::{LogConfig, LogError, PartitionLog};
 use crate::node::{Cx, Fatal, Running};
@@ -22,6 +23,8 @@ pub(crate) struct Replicas {
     /// High watermark, role or end may have changed: waiting requests are looked at again.
     changed: BTreeSet<PartitionKey>,
     log_config: LogConfig,
+    fsync: Fsync,
+    flush: Flush,
     /// When the ISRs are looked at next.
     pub(crate) isr_check_at_ns: u64,
     /// After a request for other ISRs, the next one waits until then.
@@ -42,6 +45,8 @@ impl Replicas {
                 segment_bytes: config.segment_bytes,
                 ..LogConfig::default()
             },
+            fsync: config.fsync,
+            flush: Flush::new(config.flush_interval_ms),
             isr_check_at_ns: 0,
             isr_pause_until_ns: 0,
             is_asking_for_isrs: false,
@@ -87,15 +92,22 @@ impl Replicas {
         !self.dirty.is_empty()
     }
 
-    /// Makes durable what was appended.
+    /// Makes what was appended count, and durable if its time has come.
     pub(crate) fn sync(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
-        for key in std::mem::take(&mut self.dirty) {
-            let Some(replica) = self.open.get_mut(&key) else { continue };
-            if replica.syncs() {
-                let result = replica.log.sync(cx.env.disk());
-                result.map_err(|error| Fatal::Log { partition: replica.name(), error })?;
+        let appended = std::mem::take(&mut self.dirty);
+        self.changed.extend(&appended);
+        let due = match self.fsync {
+            Fsync::Always => appended,
+            Fsync::Interval => {
+                appended.into_iter().for_each(|key| self.flush.note(key, cx.now_ns));
+                self.flush.take_due(cx.now_ns)
             }
-            self.changed.insert(key);
+            Fsync::Never => return Ok(()),
+        };
+        for key in due {
+            let Some(replica) = self.open.get_mut(&key) else { continue };
+            let result = replica.log.sync(cx.env.disk());
+            result.map_err(|error| Fatal::Log { partition: replica.name(), error })?;
         }
         Ok(())
     }
@@ -109,7 +121,7 @@ impl Replicas {
         let looks_at_isrs =
             !self.is_asking_for_isrs && self.open.values().any(|replica| replica.leader().is_some());
         let isr_check_at_ns = self.isr_check_at_ns.max(self.isr_pause_until_ns);
-        pauses.chain(looks_at_isrs.then_some(isr_check_at_ns)).min()
+        pauses.chain(looks_at_isrs.then_some(isr_check_at_ns)).chain(self.flush.wake_at_ns()).min()
     }
 }
 
@@ -209,7 +221,7 @@ fn open(
     key: PartitionKey,
     topic_name: &str,
     log_config: LogConfig,
-    fsync: bool,
+    fsync: Fsync,
     cx: &mut Cx<'_>,
 ) -> Result<Replica, Fatal> {
     let opened = PartitionLog::open(cx.env.disk(), &dir_of(key), log_config);

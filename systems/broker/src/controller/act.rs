@@ -1,6 +1,6 @@
 //! What the controller does with each request, and with time.
 
-use super::decide::{self, AlterPartition};
+use super::decide::{self, AlterPartition, Leaving};
 use super::topics::{self, TopicWish};
 use super::{ControlRequest, ControlResponse, Origin, SERVE_TIMEOUT_NS, Serving, Session, TICK_NS};
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey, TopicId};
@@ -64,7 +64,9 @@ impl Running {
         let controller = self.controller.as_mut().ok_or(ErrorCode::NOT_CONTROLLER)?;
         let is_known = controller.image.broker(id).is_some_and(|broker| broker.incarnation == incarnation);
         if !is_known {
-            let records = decide::register(&controller.image, id, incarnation, &request.host, port);
+            let last_life = if request.may_lack_records { Leaving::Lacking } else { Leaving::Unknown };
+            let (image, host) = (&controller.image, &request.host);
+            let records = decide::register(image, id, incarnation, last_life, host, port);
             let line = format_args!("controller: broker {id} registers as {incarnation}");
             cx.env.log(LogLevel::Info, line);
             let catch_up_to = self.propose_logged(&records, cx)?;

@@ -18,11 +18,12 @@ pub(crate) fn register(
     image: &Image,
     id: BrokerId,
     incarnation: Incarnation,
+    last_life: Leaving,
     host: &str,
     port: u16,
 ) -> Vec<Record> {
     let mut records = vec![Record::RegisterBroker { id, incarnation, host: host.to_owned(), port }];
-    records.extend(changes(image, |partition| without(image, partition, id, Leaving::Unknown)));
+    records.extend(changes(image, |partition| without(image, partition, id, last_life)));
     records
 }
 
@@ -102,11 +103,13 @@ pub(crate) fn alter(
 
 /// How much is known of a broker that stops to take part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaving {
+pub(crate) enum Leaving {
     /// Its process may live on: what it had, it has.
     Known,
     /// Its process ended; see [`register`].
     Unknown,
+    /// Its process ended, and records that counted may be lost with it; see [`durability`](crate::durability).
+    Lacking,
 }
 
 fn changes(image: &Image, change: impl Fn(Partition<'_>) -> Option<PartitionState>) -> Vec<Record> {
@@ -137,8 +140,12 @@ fn without(
     if state.leader == Some(id) || state.leader.is_none() {
         elect(&mut next, partition, |other| other != id && image.is_live(other));
     }
-    if leaving == Leaving::Unknown {
+    if leaving != Leaving::Known {
         next.elr.retain(|other| *other != id);
+    }
+    // Who left the ISR before has all that is committed, and this one, the last in it, may not.
+    if leaving == Leaving::Lacking && next.isr == [id] && !next.elr.is_empty() {
+        next.isr = std::mem::take(&mut next.elr);
     }
     if next == *state {
         return None;

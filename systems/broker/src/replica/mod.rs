@@ -5,6 +5,7 @@ mod leader;
 
 pub(crate) use leader::Leader;
 
+use crate::durability::Fsync;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionKey};
 use crate::log::{EpochEnd, LogError, PartitionLog};
 use crate::metadata::Partition;
@@ -41,11 +42,11 @@ pub(crate) struct Replica {
     pub(crate) high_watermark: i64,
     /// Of the newest state that was seen, whatever the role.
     leader_epoch: Option<LeaderEpoch>,
-    fsync: bool,
+    fsync: Fsync,
 }
 
 impl Replica {
-    pub(crate) fn new(key: PartitionKey, topic_name: &str, log: PartitionLog, fsync: bool) -> Replica {
+    pub(crate) fn new(key: PartitionKey, topic_name: &str, log: PartitionLog, fsync: Fsync) -> Replica {
         let high_watermark = log.log_start_offset();
         Replica {
             key,
@@ -58,19 +59,17 @@ impl Replica {
         }
     }
 
-    /// Up to where this copy counts: what is durable, or all of it where the broker is told not to sync.
+    /// Up to where this copy counts; see [`durability`](crate::durability).
     pub(crate) fn counted_end(&self) -> i64 {
-        if self.fsync { self.log.durable_end_offset() } else { self.log.log_end_offset() }
+        match self.fsync {
+            Fsync::Always => self.log.durable_end_offset(),
+            Fsync::Interval | Fsync::Never => self.log.log_end_offset(),
+        }
     }
 
     /// All below is committed, and belongs to no transaction that may still be aborted.
     pub(crate) fn last_stable_offset(&self) -> i64 {
         self.log.last_stable_offset(self.high_watermark)
-    }
-
-    /// Whether what is appended has to be synced before it counts.
-    pub(crate) fn syncs(&self) -> bool {
-        self.fsync
     }
 
     pub(crate) fn leader(&self) -> Option<&Leader> {

@@ -18,7 +18,7 @@ fn replica(disk: &mut MemDisk, dir: &str, epochs: &[i32]) -> Replica {
         log.append_as_leader(disk, batch, *epoch, 0).expect("the log takes what it is given");
     }
     log.sync(disk).expect("the disk in memory syncs");
-    Replica::new(PartitionKey { topic: TopicId(Uuid([1; 16])), index: 0 }, "t", log, true)
+    Replica::new(PartitionKey { topic: TopicId(Uuid([1; 16])), index: 0 }, "t", log, Fsync::Always)
 }
 
 fn epochs_of(replica: &Replica, disk: &mut MemDisk) -> Epochs {

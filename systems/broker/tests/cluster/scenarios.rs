@@ -5,6 +5,7 @@
 
 use crate::stage::{OFFSETS_TOPIC, Stage, TOPIC, at, fetched, fetches, raft, to_controller};
 use crate::world::MS;
+use riprap_broker::Fsync;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::*;
 use riprap_protocol::records::BatchBuilder;
@@ -271,7 +272,7 @@ fn a_replaced_leader_refuses_nothing_for_good() {
 #[test]
 fn a_broker_that_comes_back_is_eligible_no_more() {
     let mut stage = Stage::new(TOPIC, |config| {
-        config.fsync = false;
+        config.fsync = Fsync::Never;
         config.replica_lag_ms = 1500;
     });
     stage.produce_acked(1, 1);
@@ -284,6 +285,33 @@ fn a_broker_that_comes_back_is_eligible_no_more() {
     stage.until_leader(-1);
     stage.world.start(at(2));
     stage.run_ms(3000);
+    stage.finish();
+}
+
+/// A broker that may have lost what it acknowledged is not the one that has everything for being the last in the ISR: who
+/// left before it is waited for. Source: KIP-966, "Unclean shutdown".
+///
+/// Nothing is synced for an hour. C and A commit record 2; C is killed; A, now alone in the ISR, loses its power and is
+/// back. If it led, record 2 would be cut off C's log.
+#[test]
+fn the_last_in_sync_that_lost_its_power_does_not_lead() {
+    let mut stage = Stage::new(TOPIC, |config| {
+        config.fsync = Fsync::Interval;
+        config.flush_interval_ms = 3_600_000;
+        config.replica_lag_ms = 1500;
+    });
+    stage.produce_acked(1, 1);
+    stage.world.hold(fetches(3, 1));
+    stage.world.hold(fetches(3, 2));
+    stage.until_isr(&[1, 2]);
+    stage.produce_acked(1, 2);
+    stage.world.kill(at(1));
+    stage.until_isr(&[2]);
+    stage.world.lose_unsynced(at(2));
+    stage.world.start(at(2));
+    stage.until_isr(&[1]);
+    stage.run_ms(3000);
+    assert_eq!(stage.state().leader, -1);
     stage.finish();
 }
 

@@ -75,6 +75,7 @@ pub struct BrokerRegistrationRequest {
     pub incarnation_id: Uuid,
     pub host: String,
     pub port: i32,
+    pub may_lack_records: bool,
 }
 
 impl Wire for BrokerRegistrationRequest {
@@ -83,6 +84,7 @@ impl Wire for BrokerRegistrationRequest {
         w.put(&self.incarnation_id)?;
         w.put(&self.host)?;
         w.put(&self.port)?;
+        w.put(&self.may_lack_records)?;
         w.no_tags()
     }
 
@@ -92,6 +94,7 @@ impl Wire for BrokerRegistrationRequest {
         r.get(&mut it.incarnation_id)?;
         r.get(&mut it.host)?;
         r.get(&mut it.port)?;
+        r.get(&mut it.may_lack_records)?;
         r.skip_tags()?;
         Ok(it)
     }

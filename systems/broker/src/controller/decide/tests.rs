@@ -81,13 +81,15 @@ fn after(mut image: Image, records: &[Record]) -> String {
 enum Do {
     Fence(char),
     Register(char),
+    RegisterLacking(char),
     Unfence(char),
 }
 
 fn decide(image: &Image, what: Do) -> Vec<Record> {
     match what {
         Do::Fence(letter) => fence(image, id(letter)),
-        Do::Register(letter) => register(image, id(letter), Incarnation(2), "h", 1),
+        Do::Register(letter) => register(image, id(letter), Incarnation(2), Leaving::Unknown, "h", 1),
+        Do::RegisterLacking(letter) => register(image, id(letter), Incarnation(2), Leaving::Lacking, "h", 1),
         Do::Unfence(letter) => unfence(image, id(letter)),
     }
 }
@@ -119,6 +121,13 @@ fn leaders_and_in_sync_replicas() {
     check(Do::Register('c'), "abc/a/bc/a@5", "abc", "abc/a/b/a@5");
     check(Do::Register('a'), "abc/a/-/a@5", "abc", "abc/a/-/-@6");
     check(Do::Register('a'), "abc/a/b/a@5", "abc", "abc/b/-/b@6");
+    // Who may lack what was committed is the last one only if there is no other.
+    check(Do::RegisterLacking('b'), "abc/abc/-/a@5", "abc", "abc/ac/-/a@5");
+    check(Do::RegisterLacking('a'), "abc/a/b/a@5", "abc", "abc/b/-/b@6");
+    check(Do::RegisterLacking('a'), "abc/a/bc/a@5", "a", "abc/bc/-/-@6");
+    check(Do::RegisterLacking('a'), "abc/a/b/-@5", "c", "abc/b/-/-@5");
+    check(Do::RegisterLacking('b'), "abc/b/-/-@6", "c", "abc/b/-/-@6");
+    check(Do::Register('a'), "abc/a/b/-@5", "c", "abc/a/b/-@5");
     // Who comes back leads what has no leader, if it may.
     check(Do::Unfence('b'), "abc/b/-/-@6", "c", "abc/b/-/b@7");
     check(Do::Unfence('a'), "abc/b/a/-@6", "c", "abc/a/b/a@7");
@@ -180,8 +189,8 @@ fn wishes_for_another_isr() {
 #[test]
 fn who_joins_must_be_the_one_that_was_seen_to_have_caught_up() {
     let mut image = image("abc/ab/-/a@5", "abc", 2, false);
-    for record in register(&image, id('c'), Incarnation(2), "h", 1).iter().chain(&unfence(&image, id('c'))) {
-        image.apply(record);
+    for what in [Do::Register('c'), Do::Unfence('c')] {
+        decide(&image, what).iter().for_each(|record| image.apply(record));
     }
     for (incarnation, expect) in
         [(1, Err(ErrorCode::INELIGIBLE_REPLICA)), (2, Ok("abc/abc/-/a@5".to_owned()))]

@@ -45,9 +45,9 @@ class Cluster:
             for i, address in enumerate(self.addresses, 1):
                 home = self.folder / f"{self.size}-brokers" / f"broker-{i}"
                 home.mkdir(parents=True)
-                command = [self.riprap, "broker", "--id", str(i), "--listen", address, "--dir", str(home / "data"), *self.options]
-                if self.size > 1:
-                    command += ["--peers", peers]
+                command = [self.riprap, "broker", "--id", str(i), "--listen", address, "--dir", str(home / "data")]
+                command += ["--peers", peers] if self.size > 1 else []
+                command += self.options
                 self.commands.append(command)
                 self.homes.append(home)
                 self.processes.append(self.start(len(self.processes)))

@@ -82,7 +82,22 @@ impl PartitionLog {
             let batch = batch?;
             headers.push((*batch.header(), EndTxnMarker::of(&batch)));
         }
+        if let Some((first, _)) = headers.first() {
+            self.begin_within(disk, first)?;
+        }
         self.append(disk, &batches, &headers)
+    }
+
+    /// A log that begins anew where its leader's begins may begin within a batch: that batch is the first of its file.
+    /// Source: Partition#appendRecordsToFollowerOrFutureReplica, which begins anew at the batch.
+    fn begin_within(&mut self, disk: &mut dyn Disk, first: &BatchHeader) -> Result<(), LogError> {
+        let (start_offset, base_offset) = (self.start_offset, first.base_offset);
+        let is_empty = start_offset == self.log_end_offset;
+        if is_empty && base_offset < start_offset && start_offset <= first.last_offset() {
+            self.check_works()?;
+            self.begin_anew(disk, start_offset, base_offset)?;
+        }
+        Ok(())
     }
 
     fn append(
@@ -99,7 +114,7 @@ impl PartitionLog {
             self.check_next(header, next_offset, last_epoch).map_err(AppendError::Discontinuous)?;
             (next_offset, last_epoch) = (header.next_offset(), Some(header.leader_epoch));
         }
-        self.write(disk, bytes)?;
+        self.write(disk, bytes, first.max_timestamp)?;
         for (header, marker) in headers {
             self.take_in(header, *marker);
         }
@@ -110,14 +125,16 @@ impl PartitionLog {
         })
     }
 
-    /// Writes bytes at the log's end, in a new segment if they would make the last one too large.
-    fn write(&mut self, disk: &mut dyn Disk, bytes: &[u8]) -> Result<(), LogError> {
+    /// Writes bytes at the log's end, in a new segment if they would make the last one too large, or are too much younger
+    /// than what it begins with. Source: LogSegment#shouldRoll.
+    fn write(&mut self, disk: &mut dyn Disk, bytes: &[u8], timestamp_ms: i64) -> Result<(), LogError> {
         self.check_works()?;
         if self.tail_is_unclean {
             self.clean_tail(disk)?;
         }
         let size_bytes = self.last().size_bytes;
-        if size_bytes > 0 && size_bytes + bytes.len() as u64 > self.config.segment_bytes {
+        let is_full = size_bytes + bytes.len() as u64 > self.config.segment_bytes;
+        if size_bytes > 0 && (is_full || self.last().age_ms(timestamp_ms) > self.config.segment_ms) {
             self.roll(disk)?;
         }
         let Segment { file, size_bytes, .. } = *self.last();
@@ -139,7 +156,7 @@ impl PartitionLog {
     }
 
     /// Ends the last segment and begins the next. The one that ends is durable before.
-    fn roll(&mut self, disk: &mut dyn Disk) -> Result<(), LogError> {
+    pub(super) fn roll(&mut self, disk: &mut dyn Disk) -> Result<(), LogError> {
         self.sync(disk)?;
         self.segments.push(Segment::open(disk, &self.dir, self.log_end_offset, &self.producers)?);
         self.name_is_new = true;

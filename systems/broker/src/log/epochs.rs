@@ -32,6 +32,8 @@ impl LeaderEpochs {
     /// Takes in a batch at the log's end. Its epoch is not below [`last`](LeaderEpochs::last).
     pub(super) fn append(&mut self, epoch: i32, base_offset: i64) {
         if self.last().is_none_or(|last| last < epoch) {
+            // Of an epoch that ended where the log begins, nothing is left.
+            self.truncate(base_offset);
             self.starts.push(EpochStart { epoch, start_offset: base_offset });
         }
     }
@@ -39,6 +41,16 @@ impl LeaderEpochs {
     /// Forgets the epochs that began at `end_offset` or above.
     pub(super) fn truncate(&mut self, end_offset: i64) {
         self.starts.retain(|start| start.start_offset < end_offset);
+    }
+
+    /// Forgets the epochs that ended at `start_offset` or below; the one that goes on there begins there. The last one is
+    /// kept. Source: LeaderEpochFileCache#truncateFromStart.
+    pub(super) fn start_at(&mut self, start_offset: i64) {
+        let after = self.starts.partition_point(|start| start.start_offset <= start_offset);
+        if let Some(at) = after.checked_sub(1) {
+            self.starts.drain(..at);
+            self.starts[0].start_offset = start_offset;
+        }
     }
 
     /// The epoch of the last batch.
@@ -95,6 +107,17 @@ mod tests {
         check(&epochs, 9, (7, 50));
         let of = [9, 10, 19, 20, 39, 40, 49].map(|offset| epochs.of_offset(offset));
         assert_eq!(of, [None, Some(1), Some(1), Some(3), Some(3), Some(7), Some(7)]);
+
+        let mut later = epochs.clone();
+        later.start_at(25);
+        check(&later, 1, (1, 25));
+        check(&later, 3, (3, 40));
+        assert_eq!(later.of_offset(24), None);
+        later.start_at(40);
+        check(&later, 3, (3, 40));
+        later.start_at(50);
+        check(&later, 9, (7, 50));
+        check(&later, 6, (6, 50));
 
         epochs.truncate(41);
         assert_eq!(epochs.last(), Some(7));

@@ -54,6 +54,12 @@ pub enum LogError {
         /// Where this one begins.
         found: i64,
     },
+    /// The file that says where the log begins is not what was written.
+    #[error("{path}: is no checkpoint, or its bytes have changed since it was written")]
+    Checkpoint {
+        /// The file.
+        path: String,
+    },
     /// A sync, a truncation or a reset failed in the middle: what is on disk is not known until the log is opened
     /// anew, and what a failed sync left unsynced never becomes durable.
     #[error("{0}: log gave up after a disk error and has to be opened anew")]

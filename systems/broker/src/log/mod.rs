@@ -4,6 +4,7 @@
 //! ```text
 //! DIR/00000000000000000000.log    segments, named by the first offset in them
 //! DIR/00000000000000001234.log    record batches, one after the other, offsets and leader epochs written in
+//! DIR/checkpoint                  where the log begins, once that is not where its first segment does
 //! ```
 //! Nothing else is stored. Index, leader epochs and producer state are made anew from the batches on opening, which
 //! reads all of the log and checks each CRC.
@@ -12,7 +13,7 @@
 //! - an append is durable after [`sync`](PartitionLog::sync), whose reach is
 //!   [`durable_end_offset`](PartitionLog::durable_end_offset);
 //! - only the last segment is ever dirty: a segment is synced before the next one is made;
-//! - truncation, reset and the cut of a broken tail are durable when they return: otherwise what was cut could come
+//! - truncation, reset, a start that moved up and the cut of a broken tail are durable when they return: otherwise what was cut could come
 //!   back behind what was appended in its place.
 //!
 //! Offsets are without gaps: each batch continues where the one before ends, and what does not is corruption.
@@ -21,50 +22,32 @@
 //! is cut in both cases, as in Kafka, and [`Recovery`] tells.
 
 mod append;
+mod checkpoint;
 mod epochs;
 mod error;
+mod files;
 mod producers;
 mod read;
 mod segment;
+mod settings;
+mod start;
 mod transactions;
 mod truncate;
 
 pub use epochs::EpochEnd;
 pub use error::{AppendError, Corruption, LogError, ReadError};
 pub use producers::{MarkerCheck, ProducerCheck};
+pub(crate) use settings::Setting;
+pub use settings::{Cleanup, LogConfig};
 pub use transactions::AbortedTransaction;
 
+use checkpoint::Checkpoint;
 use epochs::LeaderEpochs;
 use producers::Producers;
 use riprap_env::{Disk, DiskError, sync_dir_and_parents};
-use riprap_protocol::records::{BatchHeader, EndTxnMarker, TimestampType};
+use riprap_protocol::records::{BatchHeader, EndTxnMarker};
 use segment::{Scan, Segment};
 use transactions::Transactions;
-
-/// How a log is kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LogConfig {
-    /// A segment that would grow past this is ended, unless it is empty.
-    pub segment_bytes: u64,
-    /// How many bytes of batches share an entry of the index.
-    pub index_interval_bytes: u64,
-    /// The largest batch that a leader appends.
-    pub max_batch_bytes: usize,
-    /// Whose clock the timestamps are from.
-    pub timestamp_type: TimestampType,
-}
-
-impl Default for LogConfig {
-    /// Kafka's defaults: `segment.bytes`, `index.interval.bytes`, `max.message.bytes`, `message.timestamp.type`.
-    fn default() -> LogConfig {
-        LogConfig {
-            segment_bytes: 1 << 30,
-            index_interval_bytes: 4096,
-            max_batch_bytes: (1 << 20) + 12,
-            timestamp_type: TimestampType::CreateTime,
-        }
-    }
-}
 
 /// What was found when a log was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -133,6 +116,8 @@ pub struct PartitionLog {
     epochs: LeaderEpochs,
     producers: Producers,
     transactions: Transactions,
+    /// Within the first segment or at its end.
+    start_offset: i64,
     log_end_offset: i64,
     durable_end_offset: i64,
     /// The last segment's name is not durable yet.
@@ -159,6 +144,7 @@ impl PartitionLog {
             epochs: LeaderEpochs::default(),
             producers: Producers::default(),
             transactions: Transactions::default(),
+            start_offset: 0,
             log_end_offset: 0,
             durable_end_offset: 0,
             name_is_new: true,
@@ -175,12 +161,19 @@ impl PartitionLog {
     }
 
     fn load(&mut self, disk: &mut dyn Disk) -> Result<Recovery, LogError> {
+        let checkpoint = Checkpoint::read(disk, &self.dir)?;
         let names = disk.list(&self.dir)?;
         let mut bases: Vec<i64> = names.iter().filter_map(|name| segment::parse_file_name(name)).collect();
         if bases.is_empty() {
-            bases.push(0);
+            bases.push(checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.start_offset));
         }
-        self.log_end_offset = bases[0];
+        self.start_offset = checkpoint.map_or(bases[0], |checkpoint| checkpoint.start_offset);
+        // What a removal that was cut short has left.
+        let below = bases.partition_point(|base| *base <= self.start_offset).saturating_sub(1);
+        for base in bases.drain(..below) {
+            disk.remove(&format!("{}/{}", self.dir, segment::file_name(base)))?;
+        }
+        self.log_end_offset = bases[0].min(self.start_offset);
         let mut recovery = Recovery::default();
         for (index, base) in bases.iter().enumerate() {
             let segment = Segment::open(disk, &self.dir, *base, &self.producers)?;
@@ -200,6 +193,12 @@ impl PartitionLog {
                 recovery.cut = Some(Cut { path, position, size_bytes: size - position, offset, why });
             }
         }
+        if self.log_end_offset < self.start_offset {
+            // A beginning anew was cut short, or what was lost had been deleted but for its bytes.
+            let start_offset = self.start_offset;
+            self.begin_anew(disk, start_offset, start_offset)?;
+        }
+        self.forget_below_start();
         // What was read may have been in memory only: a process that crashed before its sync leaves that behind.
         disk.sync(self.last().file)?;
         sync_dir_and_parents(disk, &self.dir)?;
@@ -238,9 +237,19 @@ impl PartitionLog {
         }
     }
 
-    /// The first offset in the log.
+    /// How the log is kept.
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    /// Keeps the log otherwise from now on.
+    pub fn set_config(&mut self, config: LogConfig) {
+        self.config = config;
+    }
+
+    /// The first offset of the log. It may lie within a batch.
     pub fn log_start_offset(&self) -> i64 {
-        self.segments.first().map_or(self.log_end_offset, |first| first.base_offset)
+        self.start_offset
     }
 
     /// The offset that the next record will get.
@@ -312,7 +321,7 @@ impl PartitionLog {
     fn take_in(&mut self, header: &BatchHeader, marker: Option<EndTxnMarker>) {
         let interval = self.config.index_interval_bytes;
         self.last_mut().append(header, interval);
-        self.epochs.append(header.leader_epoch, header.base_offset);
+        self.epochs.append(header.leader_epoch, header.base_offset.max(self.start_offset));
         self.take_in_producer(header, marker);
         self.log_end_offset = header.next_offset();
     }
@@ -324,6 +333,10 @@ impl PartitionLog {
     /// The index of the segment that contains an offset of the log.
     fn segment_of(&self, offset: i64) -> usize {
         self.segments.partition_point(|segment| segment.base_offset <= offset) - 1
+    }
+
+    fn first(&self) -> &Segment {
+        self.segments.first().expect("a log has a segment at all times")
     }
 
     fn last(&self) -> &Segment {

@@ -72,9 +72,25 @@ impl PartitionLog {
         })
     }
 
-    /// The greatest timestamp in the log; none if it is empty. Units: milliseconds since 1970.
-    pub fn max_timestamp_ms(&self) -> Option<i64> {
-        self.segments.iter().filter_map(Segment::max_timestamp_ms).max()
+    /// Finds the first record with the greatest timestamp. None: there are no records.
+    pub fn newest_record(&self, disk: &mut dyn Disk) -> Result<Option<TimestampOffset>, LogError> {
+        let all = self.segments.iter().filter_map(Segment::max_timestamp_ms).max();
+        let Some(greatest) = all else { return Ok(None) };
+        if let Some(found) = self.offset_for_timestamp(disk, greatest)? {
+            return Ok(Some(found));
+        }
+        // Its record lies below the start, in the span of the index that the start is in: what is greater than all past
+        // that span is in it, and few.
+        let past = |segment: &Segment| segment.max_timestamp_past_ms(self.start_offset);
+        let past = self.segments.iter().filter_map(past).max().unwrap_or(i64::MIN);
+        let mut newest = self.offset_for_timestamp(disk, past)?;
+        while let Some(above) = newest.and_then(|found| found.timestamp_ms.checked_add(1)) {
+            match self.offset_for_timestamp(disk, above)? {
+                Some(found) => newest = Some(found),
+                None => break,
+            }
+        }
+        Ok(newest)
     }
 
     /// Finds the first record whose timestamp is at least this. None: all are older.
@@ -87,32 +103,50 @@ impl PartitionLog {
         timestamp_ms: i64,
     ) -> Result<Option<TimestampOffset>, LogError> {
         self.check_works()?;
+        let mut from_offset = self.start_offset;
         for segment in &self.segments {
-            let Some(Place { position, header }) = segment.find_timestamp(disk, timestamp_ms)? else {
-                continue;
-            };
-            let BatchHeader { base_offset, base_timestamp, max_timestamp, leader_epoch, .. } = header;
-            let as_whole =
-                Some(TimestampOffset { offset: base_offset, timestamp_ms: max_timestamp, leader_epoch });
-            if header.timestamp_type() == TimestampType::LogAppendTime
-                || header.compression() != Compression::None
+            while let Some(Place { position, header }) =
+                segment.find_timestamp(disk, timestamp_ms, from_offset)?
             {
-                return Ok(as_whole);
-            }
-            let mut bytes = segment.read(disk, position, header.size_bytes as u64)?;
-            let corrupt = |why| segment.corrupt(position, Corruption::Batch(why));
-            let batch = RecordBatch::take_first(&mut bytes).map_err(corrupt)?;
-            for record in batch.records().map_err(corrupt)? {
-                let record = record.map_err(corrupt)?;
-                let found_ms = base_timestamp.wrapping_add(record.timestamp_delta);
-                if found_ms >= timestamp_ms {
-                    let offset = base_offset + i64::from(record.offset_delta);
-                    return Ok(Some(TimestampOffset { offset, timestamp_ms: found_ms, leader_epoch }));
+                if let Some(found) = self.record_at_time(disk, segment, position, &header, timestamp_ms)? {
+                    return Ok(Some(found));
                 }
+                from_offset = header.next_offset();
             }
-            // The header promised a timestamp that no record has: a producer's mistake. Nothing is missed.
-            return Ok(as_whole);
         }
         Ok(None)
+    }
+
+    /// The first record of a batch, and of the log, whose timestamp is at least this.
+    fn record_at_time(
+        &self,
+        disk: &mut dyn Disk,
+        segment: &Segment,
+        position: u64,
+        header: &BatchHeader,
+        timestamp_ms: i64,
+    ) -> Result<Option<TimestampOffset>, LogError> {
+        let BatchHeader { base_offset, base_timestamp, max_timestamp, leader_epoch, .. } = *header;
+        let offset = base_offset.max(self.start_offset);
+        let as_whole = Some(TimestampOffset { offset, timestamp_ms: max_timestamp, leader_epoch });
+        if header.timestamp_type() == TimestampType::LogAppendTime
+            || header.compression() != Compression::None
+        {
+            return Ok(as_whole);
+        }
+        let mut bytes = segment.read(disk, position, header.size_bytes as u64)?;
+        let corrupt = |why| segment.corrupt(position, Corruption::Batch(why));
+        let batch = RecordBatch::take_first(&mut bytes).map_err(corrupt)?;
+        for record in batch.records().map_err(corrupt)? {
+            let record = record.map_err(corrupt)?;
+            let found_ms = base_timestamp.wrapping_add(record.timestamp_delta);
+            let offset = base_offset + i64::from(record.offset_delta);
+            if found_ms >= timestamp_ms && offset >= self.start_offset {
+                return Ok(Some(TimestampOffset { offset, timestamp_ms: found_ms, leader_epoch }));
+            }
+        }
+        // Either the record is below the start, or the header promised a timestamp that no record has: a producer's
+        // mistake. Then nothing is to be missed.
+        Ok(as_whole.filter(|_| base_offset >= self.start_offset))
     }
 }

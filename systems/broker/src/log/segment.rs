@@ -23,6 +23,8 @@ pub(super) struct Segment {
     pub(super) size_bytes: u64,
     /// What was known of producers before the first batch: a truncation starts from here.
     pub(super) producers_before: Producers,
+    /// Of the first batch that tells one.
+    first_timestamp_ms: Option<i64>,
     index: Vec<Span>,
 }
 
@@ -31,6 +33,7 @@ pub(super) struct Segment {
 struct Span {
     first_offset: i64,
     position: u64,
+    /// The least number if there are no records.
     max_timestamp: i64,
 }
 
@@ -64,36 +67,57 @@ impl Segment {
         let path = format!("{dir}/{}", file_name(base_offset));
         let file = disk.open(&path)?;
         let producers_before = producers.clone();
-        Ok(Segment { base_offset, path, file, size_bytes: 0, producers_before, index: Vec::new() })
+        let first_timestamp_ms = None;
+        Ok(Segment {
+            base_offset,
+            path,
+            file,
+            size_bytes: 0,
+            producers_before,
+            first_timestamp_ms,
+            index: Vec::new(),
+        })
     }
 
     /// Takes in a batch that is in the file after those known.
     pub(super) fn append(&mut self, header: &BatchHeader, index_interval_bytes: u64) {
         let position = self.size_bytes;
+        let max_timestamp = if header.record_count > 0 { header.max_timestamp } else { i64::MIN };
         self.size_bytes += header.size_bytes as u64;
+        if self.first_timestamp_ms.is_none() {
+            self.first_timestamp_ms = Some(max_timestamp).filter(|first| *first >= 0);
+        }
         match self.index.last_mut() {
             Some(span)
                 if position - span.position < index_interval_bytes
                     && (header.size_bytes as u64) < index_interval_bytes =>
             {
-                span.max_timestamp = span.max_timestamp.max(header.max_timestamp);
+                span.max_timestamp = span.max_timestamp.max(max_timestamp);
             }
-            _ => self.index.push(Span {
-                first_offset: header.base_offset,
-                position,
-                max_timestamp: header.max_timestamp,
-            }),
+            _ => self.index.push(Span { first_offset: header.base_offset, position, max_timestamp }),
         }
     }
 
-    /// The greatest timestamp in the segment; none if it is empty.
+    /// The greatest timestamp in the segment; none if it has no records.
     pub(super) fn max_timestamp_ms(&self) -> Option<i64> {
-        self.index.iter().map(|span| span.max_timestamp).max()
+        self.max_timestamp_past_ms(i64::MIN)
+    }
+
+    /// The same, of those spans that begin above an offset.
+    pub(super) fn max_timestamp_past_ms(&self, offset: i64) -> Option<i64> {
+        let spans = self.index.iter().filter(|span| span.first_offset > offset);
+        spans.map(|span| span.max_timestamp).max().filter(|greatest| *greatest > i64::MIN)
+    }
+
+    /// How much older the first batch is than one of this time. Units: milliseconds.
+    pub(super) fn age_ms(&self, timestamp_ms: i64) -> i64 {
+        self.first_timestamp_ms.map_or(0, |first| timestamp_ms.saturating_sub(first))
     }
 
     /// Forgets all batches known, before they are read again.
     pub(super) fn forget_batches(&mut self) {
         self.size_bytes = 0;
+        self.first_timestamp_ms = None;
         self.index.clear();
     }
 
@@ -105,21 +129,33 @@ impl Segment {
     /// Finds the batch that contains an offset, which is in the segment.
     pub(super) fn find(&self, disk: &mut dyn Disk, offset: i64) -> Result<Place, LogError> {
         let span = self.index.partition_point(|span| span.first_offset <= offset);
-        self.find_in_span(disk, span.saturating_sub(1), |header| header.last_offset() >= offset)
+        let found =
+            self.find_in_span(disk, span.saturating_sub(1), |header| header.last_offset() >= offset)?;
+        let missing = BatchError::CutOff { need: BATCH_HEADER_BYTES, have: 0 };
+        found.ok_or_else(|| self.corrupt(self.size_bytes, missing.into()))
     }
 
-    /// Finds the first batch with a timestamp that is not below this one.
+    /// Finds the first batch that reaches `from_offset` and has a timestamp that is not below this one.
     pub(super) fn find_timestamp(
         &self,
         disk: &mut dyn Disk,
         timestamp_ms: i64,
+        from_offset: i64,
     ) -> Result<Option<Place>, LogError> {
-        match self.index.iter().position(|span| span.max_timestamp >= timestamp_ms) {
-            None => Ok(None),
-            Some(span) => {
-                self.find_in_span(disk, span, |header| header.max_timestamp >= timestamp_ms).map(Some)
+        let wanted = |header: &BatchHeader| {
+            header.max_timestamp >= timestamp_ms
+                && header.last_offset() >= from_offset
+                && header.record_count > 0
+        };
+        let first = self.index.partition_point(|span| span.first_offset <= from_offset).saturating_sub(1);
+        for span in first..self.index.len() {
+            if self.index[span].max_timestamp >= timestamp_ms
+                && let Some(place) = self.find_in_span(disk, span, wanted)?
+            {
+                return Ok(Some(place));
             }
         }
+        Ok(None)
     }
 
     fn find_in_span(
@@ -127,17 +163,17 @@ impl Segment {
         disk: &mut dyn Disk,
         span: usize,
         wanted: impl Fn(&BatchHeader) -> bool,
-    ) -> Result<Place, LogError> {
+    ) -> Result<Option<Place>, LogError> {
         let start = self.index[span].position;
         let end = self.index.get(span + 1).map_or(self.size_bytes, |next| next.position);
         let mut position = start;
         // All headers of the span but for the last batch's bytes; of a batch that fills its span only the header.
         let mut headers = Bytes::new();
-        loop {
+        while position < end {
             let at = usize::try_from(position - start).expect("a span fits in memory");
             let parsed = BatchHeader::parse(headers.get(at..).unwrap_or_default());
             match parsed {
-                Ok(header) if wanted(&header) => return Ok(Place { position, header }),
+                Ok(header) if wanted(&header) => return Ok(Some(Place { position, header })),
                 Ok(header) => position += header.size_bytes as u64,
                 Err(BatchError::CutOff { .. }) if (headers.len() as u64) < end - start => {
                     let more = (at + FIND_CHUNK_BYTES).max(headers.len() + FIND_CHUNK_BYTES);
@@ -146,6 +182,7 @@ impl Segment {
                 Err(why) => return Err(self.corrupt(position, why.into())),
             }
         }
+        Ok(None)
     }
 
     /// Where to stop reading so as to have all batches below an offset, and few above.

@@ -51,15 +51,22 @@ impl Transactions {
         self.ended.retain(|ended| ended.marker_offset < end_offset);
         self.aborted.retain(|aborted| aborted.marker_offset < end_offset);
     }
+
+    /// Forgets those whose marker is below `start_offset`: of them nothing is left.
+    pub(super) fn start_at(&mut self, start_offset: i64) {
+        self.ended.retain(|ended| ended.marker_offset >= start_offset);
+        self.aborted.retain(|aborted| aborted.marker_offset >= start_offset);
+    }
 }
 
 impl PartitionLog {
     /// Below this offset all is committed, and belongs to no transaction that may still be aborted: where a consumer's
-    /// reading of committed records ends. Shape: never above the high watermark; the first offset that is not stable.
+    /// reading of committed records ends. Shape: never above the high watermark nor below the log's start; the first offset
+    /// that is not stable.
     pub fn last_stable_offset(&self, high_watermark: i64) -> i64 {
         let ended = self.transactions.ended.iter().filter(|ended| ended.marker_offset >= high_watermark);
         let first_unstable = ended.map(|ended| ended.first_offset).chain(self.producers.first_open()).min();
-        first_unstable.map_or(high_watermark, |first| first.min(high_watermark))
+        first_unstable.map_or(high_watermark, |first| first.max(self.start_offset).min(high_watermark))
     }
 
     /// Notes that all below an offset is committed: what ended there is not looked at again.

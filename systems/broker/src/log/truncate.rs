@@ -17,13 +17,18 @@ impl PartitionLog {
         if offset >= self.log_end_offset {
             return Ok(self.log_end_offset);
         }
-        if offset <= self.log_start_offset() {
+        if offset <= self.start_offset {
             self.reset_to(disk, offset)?;
             return Ok(offset);
         }
-        self.failed = true;
         let keep = self.segment_of(offset);
-        let Place { position, .. } = self.segments[keep].find(disk, offset)?;
+        let Place { position, header } = self.segments[keep].find(disk, offset)?;
+        if header.base_offset < self.start_offset {
+            let start_offset = self.start_offset;
+            self.reset_to(disk, start_offset)?;
+            return Ok(start_offset);
+        }
+        self.failed = true;
         self.remove_segments_from(disk, keep + 1)?;
         disk.truncate(self.last().file, position)?;
 
@@ -38,25 +43,38 @@ impl PartitionLog {
         if let Some((position, why)) = broken {
             return Err(self.last().corrupt(position, why));
         }
+        self.forget_below_start();
         self.tail_is_unclean = false;
         self.sync_last(disk)?;
         Ok(self.log_end_offset)
     }
 
     /// Drops all and begins anew at `offset`: a follower whose leader's log begins past its own. Durable when it
-    /// returns; a power failure before may leave fewer of the old batches, or an empty log at offset 0.
+    /// returns; a power failure before may leave fewer of the old batches, or an empty log where it began before.
     ///
     /// Errors: the log is [`Failed`](LogError::Failed) afterwards.
     pub fn reset_to(&mut self, disk: &mut dyn Disk, offset: i64) -> Result<(), LogError> {
         assert!(offset >= 0, "a log begins at an offset, not at {offset}");
         self.check_works()?;
+        self.begin_anew(disk, offset, offset)
+    }
+
+    /// Drops all; the log begins at `start_offset`, and its first batch will be at `base_offset`, which is not above.
+    pub(super) fn begin_anew(
+        &mut self,
+        disk: &mut dyn Disk,
+        start_offset: i64,
+        base_offset: i64,
+    ) -> Result<(), LogError> {
         self.failed = true;
         self.remove_segments_from(disk, 0)?;
+        self.write_checkpoint(disk, start_offset)?;
+        self.start_offset = start_offset;
         self.epochs = LeaderEpochs::default();
         self.producers = Producers::default();
         self.transactions = Transactions::default();
-        self.log_end_offset = offset;
-        self.segments.push(Segment::open(disk, &self.dir, offset, &self.producers)?);
+        self.log_end_offset = base_offset;
+        self.segments.push(Segment::open(disk, &self.dir, base_offset, &self.producers)?);
         self.name_is_new = true;
         self.tail_is_unclean = false;
         self.sync_last(disk)

@@ -27,6 +27,9 @@ const MAX_TIMESTAMP: i64 = -3;
 /// "The beginning of what lies on this broker's disk": the beginning. Source: KIP-405.
 const EARLIEST_LOCAL: i64 = -4;
 
+/// "The end of what lies in remote storage": there is none. Source: KIP-1005.
+const LATEST_TIERED: i64 = -5;
+
 /// For whom the log ends where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reader {
@@ -92,7 +95,7 @@ impl Running {
         let replica = self.leads(key, known_epoch)?;
         let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let is_consumer = reader != Reader::Broker;
-        let is_about_end = !matches!(timestamp, EARLIEST | EARLIEST_LOCAL);
+        let is_about_end = !matches!(timestamp, EARLIEST | EARLIEST_LOCAL | LATEST_TIERED);
         if is_consumer && is_about_end && !self.membership.is_in_touch(cx.now_ns) {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
@@ -115,14 +118,17 @@ impl Running {
         let nothing = TimestampOffset { offset: -1, timestamp_ms: -1, leader_epoch: -1 };
         match timestamp {
             EARLIEST | EARLIEST_LOCAL => Ok(at(log.log_start_offset())),
+            LATEST_TIERED => Ok(nothing),
             LATEST if is_known => Ok(at(end)),
             LATEST => Err(ErrorCode::OFFSET_NOT_AVAILABLE),
             MAX_TIMESTAMP if !is_known => Err(ErrorCode::OFFSET_NOT_AVAILABLE),
             MAX_TIMESTAMP => {
-                let Some(greatest) = log.max_timestamp_ms() else { return Ok(nothing) };
-                let found = log.offset_for_timestamp(cx.env.disk(), greatest).map_err(|e| failed(e, cx))?;
-                // What has it may not be committed yet.
-                found.filter(|found| found.offset < end).ok_or(ErrorCode::OFFSET_NOT_AVAILABLE)
+                let found = log.newest_record(cx.env.disk()).map_err(|e| failed(e, cx))?;
+                match found {
+                    // What has it may not be committed yet.
+                    Some(found) if found.offset >= end => Err(ErrorCode::OFFSET_NOT_AVAILABLE),
+                    found => Ok(found.unwrap_or(nothing)),
+                }
             }
             timestamp if timestamp >= 0 => {
                 let found = log.offset_for_timestamp(cx.env.disk(), timestamp).map_err(|e| failed(e, cx))?;

@@ -14,6 +14,10 @@ pub(super) enum Act {
     Sync,
     Truncate(usize),
     Reset(usize),
+    /// The start moves up to here.
+    Start(usize),
+    /// Retention, with a high watermark so far above the start.
+    Retain(usize),
     Reopen,
 }
 
@@ -47,24 +51,38 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         2 => Just(Act::Sync),
         1 => any::<usize>().prop_map(Act::Truncate),
         1 => any::<usize>().prop_map(Act::Reset),
+        1 => any::<usize>().prop_map(Act::Start),
+        1 => any::<usize>().prop_map(Act::Retain),
         1 => Just(Act::Reopen),
     ]
 }
 
-/// The list of batches, with their offsets and epochs.
+/// The list of batches, with their offsets and epochs; those below the start too.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) start: i64,
     pub(super) batches: Vec<RecordBatch>,
+    /// The leader epoch of the last batch, where that is gone and still known.
+    pub(super) last_epoch: i32,
 }
 
 impl Model {
     pub(super) fn end(&self) -> i64 {
-        self.batches.last().map_or(self.start, |b| b.header().next_offset())
+        self.batches.last().map_or(self.start, |b| b.header().next_offset().max(self.start))
+    }
+
+    /// The batches that can be read.
+    pub(super) fn readable(&self) -> impl DoubleEndedIterator<Item = &RecordBatch> {
+        self.batches.iter().filter(|b| b.header().last_offset() >= self.start)
+    }
+
+    /// Some offset of the log, from its start to its end.
+    pub(super) fn some_offset(&self, number: usize) -> i64 {
+        self.start + (number as i64 & i64::MAX) % (self.end() - self.start + 1)
     }
 
     pub(super) fn epoch(&self) -> i32 {
-        self.batches.last().map_or(0, |b| b.header().leader_epoch)
+        self.batches.last().map_or(self.last_epoch, |b| b.header().leader_epoch)
     }
 
     /// The batch as a producer in good order sends it: next in sequence.
@@ -101,17 +119,21 @@ impl Model {
     }
 
     pub(super) fn truncate(&mut self, offset: i64) {
-        if offset < self.start {
-            *self = Model { start: offset, batches: Vec::new() };
+        if offset <= self.start {
+            *self = Model { start: offset, ..Model::default() };
         } else {
             self.batches.retain(|b| b.header().next_offset() <= offset);
+            // The batch that is gone began below the start.
+            if self.batches.last().is_some_and(|b| b.header().next_offset() < self.start) {
+                self.batches.clear();
+            }
         }
     }
 
     /// What a read gives, by the definition.
     fn read(&self, from: i64, limits: ReadLimits) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for batch in self.batches.iter().filter(|b| b.header().last_offset() >= from) {
+        for batch in self.readable().filter(|b| b.header().last_offset() >= from) {
             let fits = bytes.len() + batch.bytes().len() <= limits.max_bytes
                 || (limits.at_least_one_batch && bytes.is_empty());
             if !fits || batch.header().next_offset() > limits.below_offset {
@@ -123,31 +145,44 @@ impl Model {
     }
 
     fn end_of_epoch(&self, requested: i32) -> Option<EpochEnd> {
-        let first = self.batches.first()?.header();
+        let first = self.readable().next()?.header();
         if first.leader_epoch > requested {
-            return Some(EpochEnd { epoch: requested, end_offset: first.base_offset });
+            return Some(EpochEnd { epoch: requested, end_offset: first.base_offset.max(self.start) });
         }
-        let last = self.batches.iter().map(RecordBatch::header).rfind(|h| h.leader_epoch <= requested)?;
+        let last = self.readable().map(RecordBatch::header).rfind(|h| h.leader_epoch <= requested)?;
         Some(EpochEnd { epoch: last.leader_epoch, end_offset: last.next_offset() })
     }
 
     fn for_timestamp(&self, timestamp_ms: i64) -> Option<(i64, i64)> {
-        self.batches.iter().find_map(|batch| {
-            batch.records().unwrap().map(Result::unwrap).find_map(|record| {
-                let found_ms = batch.header().base_timestamp + record.timestamp_delta;
-                let offset = batch.header().base_offset + i64::from(record.offset_delta);
-                (found_ms >= timestamp_ms).then_some((offset, found_ms))
+        self.times().find(|(_, found_ms)| *found_ms >= timestamp_ms)
+    }
+
+    /// The offsets and timestamps of all records.
+    fn times(&self) -> impl Iterator<Item = (i64, i64)> {
+        let times = self.readable().flat_map(|batch| {
+            let header = *batch.header();
+            batch.records().unwrap().map(Result::unwrap).map(move |record| {
+                let offset = header.base_offset + i64::from(record.offset_delta);
+                (offset, header.base_timestamp + record.timestamp_delta)
             })
-        })
+        });
+        times.filter(|(offset, _)| *offset >= self.start)
+    }
+
+    fn newest(&self) -> Option<(i64, i64)> {
+        self.times().max_by_key(|(offset, found_ms)| (*found_ms, -offset))
     }
 }
 
 /// Compares all that a log can be asked.
 fn check(log: &PartitionLog, disk: &mut MemDisk, model: &Model, limits: ReadLimits, timestamp_ms: i64) {
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (model.start, model.end()));
-    assert_eq!(log.last_leader_epoch(), model.batches.last().map(|b| b.header().leader_epoch));
-    for epoch in 0..model.epoch() + 2 {
-        assert_eq!(log.end_offset_for_epoch(epoch), model.end_of_epoch(epoch), "epoch {epoch}");
+    // Of a log whose records are all deleted, bytes may be left, and the epoch that they tell.
+    if model.readable().next().is_some() {
+        assert_eq!(log.last_leader_epoch(), model.batches.last().map(|b| b.header().leader_epoch));
+        for epoch in 0..model.epoch() + 2 {
+            assert_eq!(log.end_offset_for_epoch(epoch), model.end_of_epoch(epoch), "epoch {epoch}");
+        }
     }
     for from in model.start..=model.end() {
         let limits = ReadLimits { below_offset: model.start + limits.below_offset, ..limits };
@@ -155,8 +190,13 @@ fn check(log: &PartitionLog, disk: &mut MemDisk, model: &Model, limits: ReadLimi
     }
     let found = log.offset_for_timestamp(disk, timestamp_ms).unwrap();
     assert_eq!(found.map(|f| (f.offset, f.timestamp_ms)), model.for_timestamp(timestamp_ms));
+    let newest = log.newest_record(disk).unwrap();
+    assert_eq!(newest.map(|f| (f.offset, f.timestamp_ms)), model.newest());
     for (index, batch) in model.batches.iter().enumerate().filter(|(_, b)| b.header().has_producer()) {
         let header = batch.header();
+        if header.last_offset() < model.start {
+            continue;
+        }
         let of_producer = |b: &&RecordBatch| b.header().producer_id == header.producer_id;
         let later: Vec<&RecordBatch> = model.batches[index + 1..].iter().filter(of_producer).collect();
         let got = log.check_producer(header);
@@ -206,14 +246,32 @@ proptest! {
                     prop_assert_eq!(log.truncate_to(&mut disk, offset).unwrap(), model.end());
                 }
                 Act::Reset(to) => {
-                    model = Model { start: i64::try_from(to % 100).unwrap(), batches: Vec::new() };
+                    model = Model { start: i64::try_from(to % 100).unwrap(), ..Model::default() };
                     log.reset_to(&mut disk, model.start).unwrap();
+                }
+                Act::Start(to) => {
+                    let start = model.some_offset(*to);
+                    let moved = log.advance_start_to(&mut disk, start).unwrap();
+                    prop_assert_eq!(moved, start > model.start);
+                    model.start = start;
+                }
+                Act::Retain(above) => {
+                    let high_watermark = model.some_offset(*above);
+                    if let Some(start) = log.retain(&mut disk, 0, high_watermark).unwrap() {
+                        prop_assert!(model.start < start && start <= high_watermark);
+                        model.start = start;
+                    }
+                    let committed = log.segments.iter().filter(|s| s.base_offset < high_watermark).count();
+                    let size_bytes: u64 = log.segments.iter().map(|s| s.size_bytes).sum();
+                    prop_assert!(committed <= 1 || size_bytes <= 900 + 400 + 1000, "{size_bytes} bytes are left");
                 }
                 Act::Reopen => {
                     log.close(&mut disk);
                     let (opened, recovery) = PartitionLog::open(&mut disk, DIR, SMALL).unwrap();
                     log = opened;
-                    prop_assert_eq!(recovery, Recovery { batches: model.batches.len() as u64, cut: None });
+                    let most = model.batches.len() as u64;
+                    prop_assert!((model.readable().count() as u64..=most).contains(&recovery.batches));
+                    prop_assert_eq!(recovery.cut, None);
                 }
             }
             prop_assert_eq!(log.is_dirty(), log.durable_end_offset() < log.log_end_offset());
@@ -222,7 +280,10 @@ proptest! {
             // What is learned from the disk is what was kept up to date all along.
             let fresh = opened(&mut disk.clone(), SMALL);
             prop_assert_eq!(&fresh.epochs, &log.epochs);
-            prop_assert_eq!(&fresh.producers, &log.producers);
+            prop_assert_eq!(fresh.log_start_offset(), log.log_start_offset());
+            if model.batches.iter().all(|b| b.header().base_offset >= model.start) {
+                prop_assert_eq!(&fresh.producers, &log.producers);
+            }
         }
         // A follower that starts over has the same in the end.
         follower.reset_to(&mut follower_disk, model.start).unwrap();
@@ -232,6 +293,7 @@ proptest! {
             follower.append_as_follower(&mut follower_disk, fetched).unwrap();
         }
         check(&follower, &mut follower_disk, &model, limits, timestamp_ms);
-        prop_assert_eq!(&follower.producers, &log.producers);
+        let again = opened(&mut follower_disk, SMALL);
+        check(&again, &mut follower_disk, &model, limits, timestamp_ms);
     }
 }

@@ -15,6 +15,8 @@ struct Allowed {
     left_over: Vec<RecordBatch>,
     /// All below this offset is there.
     durable_end_offset: i64,
+    /// The start may have moved there, or not.
+    start: Option<i64>,
     /// An empty log at one of these offsets is as good.
     empty_at: Vec<i64>,
 }
@@ -28,9 +30,10 @@ impl Allowed {
         if found.is_empty() && self.empty_at.contains(&start) {
             return;
         }
-        assert_eq!(start, self.model.start);
+        assert!(start == self.model.start || Some(start) == self.start, "{start} {self:?}");
         assert!(log.log_end_offset() >= self.durable_end_offset, "{} {self:?}", log.log_end_offset());
-        let most: Vec<&RecordBatch> = self.model.batches.iter().chain(&self.left_over).collect();
+        let all = self.model.batches.iter().chain(&self.left_over);
+        let most: Vec<&RecordBatch> = all.filter(|b| b.header().last_offset() >= start).collect();
         assert!(found.len() <= most.len(), "{found:?} {self:?}");
         assert!(found.iter().zip(most).all(|(found, expect)| found == expect), "{found:?} {self:?}");
     }
@@ -80,13 +83,32 @@ fn run(disk: &mut MemDisk, acts: &[Act], fail_at: Option<u64>) -> Allowed {
                 let start = i64::try_from(to % 100).unwrap();
                 let reset = log.reset_to(disk, start);
                 if reset.is_ok() {
-                    allowed.model = Model { start, batches: Vec::new() };
+                    allowed.model = Model { start, ..Model::default() };
                     allowed.left_over.clear();
                 } else {
                     allowed.durable_end_offset = allowed.model.start;
                     allowed.empty_at = vec![0, allowed.model.start, start];
                 }
                 reset
+            }
+            Act::Start(to) => {
+                allowed.start = Some(allowed.model.some_offset(*to));
+                let moved = log.advance_start_to(disk, allowed.model.some_offset(*to));
+                moved.map(|_| allowed.model.start = log.log_start_offset())
+            }
+            Act::Retain(above) => {
+                let high_watermark = allowed.model.some_offset(*above);
+                // Where it will begin is not known beforehand: it is one of these.
+                let ends = log.segments.iter().map(|segment| segment.base_offset);
+                let starts: Vec<i64> = ends.chain([log.log_end_offset()]).collect();
+                let retained = log.retain(disk, 0, high_watermark);
+                let found = disk.clone();
+                allowed.start = starts.into_iter().rev().find(|start| {
+                    let bytes = found.contents(&format!("{DIR}/checkpoint.new"));
+                    let bytes = bytes.or_else(|| found.contents(&format!("{DIR}/checkpoint")));
+                    bytes.is_some_and(|bytes| bytes.get(1..9) == Some(&start.to_be_bytes()[..]))
+                });
+                retained.map(|_| allowed.model.start = log.log_start_offset())
             }
             Act::Reopen => {
                 log.close(disk);
@@ -95,7 +117,10 @@ fn run(disk: &mut MemDisk, acts: &[Act], fail_at: Option<u64>) -> Allowed {
                         // A failed append's batches are part of the log if they were whole on disk.
                         let mut copy = disk.clone();
                         copy.cancel_failures();
-                        allowed.model.batches = contents(&opened, &mut copy);
+                        let start = opened.log_start_offset();
+                        allowed.model.batches.retain(|b| b.header().last_offset() < start);
+                        allowed.model.batches.extend(contents(&opened, &mut copy));
+                        allowed.model.start = start;
                         allowed.left_over.clear();
                         log = opened;
                         Ok(())
@@ -143,7 +168,12 @@ proptest! {
 
         // And again, from whatever the first failure left.
         let mut log = opened(&mut disk, SMALL);
-        let mut model = Model { start: log.log_start_offset(), batches: contents(&log, &mut disk) };
+        let mut model = Model {
+            start: log.log_start_offset(),
+            batches: contents(&log, &mut disk),
+            last_epoch: log.last_leader_epoch().unwrap_or(0),
+        };
+        prop_assert_eq!(model.end(), log.log_end_offset());
         for act in &acts_after {
             if let Act::Append { batches, epoch_step } = act {
                 let (sent, stored, epoch) = model.to_append(batches, *epoch_step);
@@ -176,6 +206,13 @@ fn any_operation_may_be_the_last() {
         append(0),
         append(0),
         Act::Reopen,
+        append(0),
+        Act::Start(5),
+        append(0),
+        Act::Reopen,
+        append(0),
+        append(0),
+        Act::Retain(30),
         append(0),
         Act::Truncate(6),
         append(2),

@@ -244,6 +244,7 @@ impl Running {
         }
         if let Some(replica) = self.replicas.get_mut(key) {
             replica.hear_high_watermark(answer.high_watermark);
+            replica.follow_start(answer.log_start_offset, cx.env.disk()).map_err(failed)?;
         }
         Ok(())
     }

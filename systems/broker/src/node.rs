@@ -226,6 +226,7 @@ impl Running {
             self.settle_coordinators(cx);
             self.answer_produces(cx);
             self.answer_fetches(cx);
+            self.answer_deletes(cx);
             self.answer_expired(cx);
             self.send_fetches(cx);
             self.ask_for_isrs(cx);

@@ -208,6 +208,18 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             });
             check(bench, conn, version, bodies);
         }
+        ApiKey::DeleteRecords => {
+            let bodies = [("t", -1), ("t", 0), ("t", i64::MAX), ("no-such", 0)].map(|(name, offset)| {
+                DeleteRecordsRequest {
+                    topics: vec![DeleteRecordsRequestTopic {
+                        name: text(name),
+                        partitions: vec![DeleteRecordsRequestPartition { index: 0, offset }],
+                    }],
+                    timeout_ms: 1000,
+                }
+            });
+            check(bench, conn, version, bodies);
+        }
         ApiKey::InitProducerId => check(bench, conn, version, [InitProducerIdRequest::default()]),
         ApiKey::OffsetForLeaderEpoch => {
             let bodies = [("t", 0), ("t", 7), ("no-such", 0)].map(|(name, leader_epoch)| {

@@ -37,7 +37,6 @@ mod truncate;
 pub use epochs::EpochEnd;
 pub use error::{AppendError, Corruption, LogError, ReadError};
 pub use producers::{MarkerCheck, ProducerCheck};
-pub(crate) use settings::Setting;
 pub use settings::{Cleanup, LogConfig};
 pub use transactions::AbortedTransaction;
 

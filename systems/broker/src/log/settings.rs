@@ -1,4 +1,4 @@
-//! How a log is kept, and the names by which topics say so.
+//! How a log is kept.
 
 use riprap_protocol::records::TimestampType;
 
@@ -46,66 +46,4 @@ impl Default for LogConfig {
             retention_bytes: None,
         }
     }
-}
-
-/// What a topic's setting is to its log.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Setting {
-    /// It is about the log, and the log is kept so now.
-    Taken,
-    /// It is about the log, and cannot be; with what would be right.
-    Wrong(&'static str),
-    /// It is about something else.
-    Foreign,
-}
-
-impl LogConfig {
-    /// Takes one setting of a topic. Source: Kafka's topic configurations, whose names and bounds these are.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Setting {
-        let done =
-            |done: Option<()>, right| if done.is_some() { Setting::Taken } else { Setting::Wrong(right) };
-        match name {
-            "segment.bytes" => done(
-                number(value, MIN_SEGMENT_BYTES, i32::MAX.into())
-                    .map(|n| self.segment_bytes = n.cast_unsigned()),
-                "1048576 to 2147483647 is right",
-            ),
-            "segment.ms" => {
-                done(number(value, 1, i64::MAX).map(|n| self.segment_ms = n), "1 or more is right")
-            }
-            "index.interval.bytes" => done(
-                number(value, 0, i32::MAX.into()).map(|n| self.index_interval_bytes = n.cast_unsigned()),
-                "0 to 2147483647 is right",
-            ),
-            "max.message.bytes" => done(
-                number(value, 0, i32::MAX.into()).map(|n| self.max_batch_bytes = n as usize),
-                "0 to 2147483647 is right",
-            ),
-            "retention.ms" => done(
-                number(value, -1, i64::MAX).map(|n| self.retention_ms = Some(n).filter(|n| *n >= 0)),
-                "-1 or more is right",
-            ),
-            "retention.bytes" => done(
-                number(value, -1, i64::MAX).map(|n| self.retention_bytes = u64::try_from(n).ok()),
-                "-1 or more is right",
-            ),
-            "message.timestamp.type" => done(
-                match value {
-                    "CreateTime" => Some(TimestampType::CreateTime),
-                    "LogAppendTime" => Some(TimestampType::LogAppendTime),
-                    _ => None,
-                }
-                .map(|kind| self.timestamp_type = kind),
-                "CreateTime or LogAppendTime is right",
-            ),
-            _ => Setting::Foreign,
-        }
-    }
-}
-
-/// The least `segment.bytes`. Source: KIP-1030.
-const MIN_SEGMENT_BYTES: i64 = 1 << 20;
-
-fn number(text: &str, min: i64, max: i64) -> Option<i64> {
-    text.trim().parse().ok().filter(|number| (min..=max).contains(number))
 }

@@ -16,6 +16,8 @@ pub(crate) struct Leader {
     /// What was asked for last and not granted yet; empty if nothing was.
     pub(crate) isr_asked_for: Vec<BrokerId>,
     followers: BTreeMap<BrokerId, Progress>,
+    /// Where followers that fetched in this epoch said that their logs begin.
+    log_starts: BTreeMap<BrokerId, i64>,
 }
 
 /// How far a follower is.
@@ -51,6 +53,7 @@ impl Leader {
             isr: InSync::new(state.isr.clone(), state.partition_epoch),
             min_insync: partition.min_insync(),
             isr_asked_for: Vec::new(),
+            log_starts: BTreeMap::new(),
             followers: state.replicas.iter().filter(|id| **id != me).map(|id| (*id, start(id))).collect(),
         }
     }
@@ -80,6 +83,20 @@ impl Leader {
         progress.incarnation = Some(incarnation);
         progress.fetched_ns = now_ns;
         progress.leader_end = log_end;
+    }
+
+    /// A follower says where its log begins.
+    pub(crate) fn starts_at(&mut self, id: BrokerId, log_start: i64) {
+        if self.followers.contains_key(&id) {
+            self.log_starts.insert(id, log_start);
+        }
+    }
+
+    /// The least of all starts of the log: its own, and those of followers that live. One that was not heard in this epoch
+    /// may have all.
+    pub(crate) fn low_watermark(&self, own_start: i64, is_live: impl Fn(BrokerId) -> bool) -> i64 {
+        let live = self.followers.keys().filter(|id| is_live(**id));
+        live.map(|id| self.log_starts.get(id).copied().unwrap_or(-1)).fold(own_start, i64::min)
     }
 
     /// Up to where records are committed, if that can be said now.

@@ -172,6 +172,11 @@ impl Replica {
         self.log.note_high_watermark(self.high_watermark);
     }
 
+    /// Deletes what the leader has deleted, as far as it is known to be committed here.
+    pub(crate) fn follow_start(&mut self, leaders: i64, disk: &mut dyn Disk) -> Result<(), LogError> {
+        self.log.advance_start_to(disk, leaders.min(self.high_watermark)).map(|_| ())
+    }
+
     /// Where a log that ends at `offset`, with a last batch of `epoch`, parts from this one; none if it does not.
     ///
     /// Source: KIP-595, "DivergingEpoch"; KIP-279 for the answer's epoch.

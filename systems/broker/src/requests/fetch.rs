@@ -134,14 +134,16 @@ impl Running {
                 let parts = partition.last_fetched_epoch >= 0
                     && replica.diverges(offset, partition.last_fetched_epoch).is_some();
                 // Only a log that is known to be a prefix of this one counts.
+                let is_empty = partition.last_fetched_epoch < 0 && offset == partition.log_start_offset;
                 let is_prefix = !parts
                     && (start..=end).contains(&offset)
-                    && (partition.last_fetched_epoch >= 0 || offset == start);
+                    && (partition.last_fetched_epoch >= 0 || is_empty);
                 if let Some(leader) = replica.leader_mut()
                     && leader.epoch.0 == partition.current_leader_epoch
                     && is_prefix
                 {
                     leader.fetched(id, incarnation, offset, end, now_ns);
+                    leader.starts_at(id, partition.log_start_offset);
                     let is_out = !leader.isr.members().contains(&id);
                     if is_out {
                         self.replicas.isr_check_at_ns = self.replicas.isr_check_at_ns.min(now_ns);

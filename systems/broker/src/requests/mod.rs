@@ -1,5 +1,6 @@
 //! Requests: which APIs and versions are served, and who answers what.
 
+mod delete_records;
 pub(crate) mod fetch;
 pub(crate) mod groups;
 pub(crate) mod metadata;
@@ -38,6 +39,7 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::ApiVersions, 0..=4),
     (ApiKey::CreateTopics, 2..=7),
     (ApiKey::DeleteTopics, 1..=6),
+    (ApiKey::DeleteRecords, 0..=2),
     (ApiKey::InitProducerId, 0..=5),
     (ApiKey::OffsetForLeaderEpoch, 2..=4),
     (ApiKey::DescribeConfigs, 1..=4),
@@ -118,6 +120,7 @@ impl Running {
             ApiKey::Fetch => self.on_fetch(to, request.body()?, cx),
             ApiKey::ListOffsets => self.on_list_offsets(to, &request.body()?, cx),
             ApiKey::OffsetForLeaderEpoch => self.on_offset_for_leader_epoch(to, &request.body()?, cx),
+            ApiKey::DeleteRecords => self.on_delete_records(to, &request.body()?, cx),
             ApiKey::InitProducerId => self.on_init_producer_id(to, &request.body()?, cx),
             ApiKey::RaftMessage => self.on_quorum_message(to, &request.body()?, cx),
             ApiKey::BrokerRegistration => self.control(remote, ControlRequest::Register(request.body()?), cx),

@@ -1,5 +1,6 @@
-//! Requests that wait for something to happen: produces for replicas, fetches for records, topics for the controller.
+//! Requests that wait for something to happen: produces and deletions for replicas, fetches for records, topics for the controller.
 
+use super::delete_records::WaitingDelete;
 use super::fetch::WaitingFetch;
 use super::produce::WaitingProduce;
 use super::topics::WaitingForward;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) produces: BTreeMap<ConnId, WaitingProduce>,
+    pub(crate) deletes: BTreeMap<ConnId, WaitingDelete>,
     pub(crate) fetches: BTreeMap<ConnId, WaitingFetch>,
     pub(crate) forwards: BTreeMap<u64, WaitingForward>,
     pub(crate) forwarded: u64,
@@ -19,6 +21,7 @@ impl Waiting {
     /// The connection is gone: nobody wants the answer.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         self.produces.remove(&conn);
+        self.deletes.remove(&conn);
         self.fetches.remove(&conn);
         self.forwards.retain(|_, waiting| waiting.to.conn != conn);
     }
@@ -26,8 +29,9 @@ impl Waiting {
     /// When the first of them has waited long enough.
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
         let produces = self.produces.values().map(|waiting| waiting.deadline_ns);
+        let deletes = self.deletes.values().map(|waiting| waiting.deadline_ns);
         let fetches = self.fetches.values().map(|waiting| waiting.deadline_ns);
         let forwards = self.forwards.values().map(|waiting| waiting.wake_at_ns());
-        produces.chain(fetches).chain(forwards).min()
+        produces.chain(deletes).chain(fetches).chain(forwards).min()
     }
 }

@@ -14,6 +14,7 @@ mod member;
 mod producer;
 mod scenarios;
 mod stage;
+mod storage;
 mod wire;
 mod world;
 

@@ -177,34 +177,6 @@ fn a_segment_ends_when_its_time_is_over() {
     assert_eq!(bases, [0, 3, 5]);
 }
 
-#[test]
-fn topics_say_how_their_logs_are_kept() {
-    let check = |name: &str, value: &str, expect: Result<fn(&mut LogConfig), &str>| {
-        let (mut got, mut want) = (LogConfig::default(), LogConfig::default());
-        match (got.set(name, value), expect) {
-            (Setting::Taken, Ok(change)) => change(&mut want),
-            (Setting::Wrong(right), Err(expect)) => assert_eq!(right, expect),
-            (other, _) => panic!("{name}={value}: {other:?}"),
-        }
-        assert_eq!(got, want, "{name}={value}");
-    };
-    check("segment.bytes", "1048576", Ok(|c| c.segment_bytes = 1 << 20));
-    check("segment.bytes", "1048575", Err("1048576 to 2147483647 is right"));
-    check("segment.ms", "5", Ok(|c| c.segment_ms = 5));
-    check("segment.ms", "0", Err("1 or more is right"));
-    check("retention.ms", "-1", Ok(|c| c.retention_ms = None));
-    check("retention.ms", "0", Ok(|c| c.retention_ms = Some(0)));
-    check("retention.ms", "-2", Err("-1 or more is right"));
-    check("retention.ms", "soon", Err("-1 or more is right"));
-    check("retention.bytes", "-1", Ok(|c| c.retention_bytes = None));
-    check("retention.bytes", "7", Ok(|c| c.retention_bytes = Some(7)));
-    check("max.message.bytes", "7", Ok(|c| c.max_batch_bytes = 7));
-    check("index.interval.bytes", "7", Ok(|c| c.index_interval_bytes = 7));
-    check("message.timestamp.type", "LogAppendTime", Ok(|c| c.timestamp_type = TimestampType::LogAppendTime));
-    check("message.timestamp.type", "logappendtime", Err("CreateTime or LogAppendTime is right"));
-    assert_eq!(LogConfig::default().set("min.insync.replicas", "2"), Setting::Foreign);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -592,3 +592,147 @@ impl Message for ForwardRequestResponse {
     const VERSIONS: RangeInclusive<i16> = 0..=0;
     const FLEXIBLE_SINCE: i16 = 0;
 }
+
+/// Versions 0 to 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndTransactionsRequest {
+    pub broker_id: i32,
+    pub broker_epoch: i64,
+    pub link: i64,
+    pub markers: Vec<EndTransactionsRequestMarker>,
+}
+
+impl Wire for EndTransactionsRequest {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.broker_id)?;
+        w.put(&self.broker_epoch)?;
+        w.put(&self.link)?;
+        w.put(&self.markers)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.broker_id)?;
+        r.get(&mut it.broker_epoch)?;
+        r.get(&mut it.link)?;
+        r.get(&mut it.markers)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Message for EndTransactionsRequest {
+    const NAME: &'static str = "EndTransactionsRequest";
+    const VERSIONS: RangeInclusive<i16> = 0..=0;
+    const FLEXIBLE_SINCE: i16 = 0;
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndTransactionsRequestMarker {
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub commits: bool,
+    pub coordinator_epoch: i32,
+    pub topics: Vec<EndTransactionsRequestTopic>,
+}
+
+impl Wire for EndTransactionsRequestMarker {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.producer_id)?;
+        w.put(&self.producer_epoch)?;
+        w.put(&self.commits)?;
+        w.put(&self.coordinator_epoch)?;
+        w.put(&self.topics)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.producer_id)?;
+        r.get(&mut it.producer_epoch)?;
+        r.get(&mut it.commits)?;
+        r.get(&mut it.coordinator_epoch)?;
+        r.get(&mut it.topics)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndTransactionsRequestTopic {
+    pub name: String,
+    pub partitions: Vec<EndTransactionsRequestPartition>,
+}
+
+impl Wire for EndTransactionsRequestTopic {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.name)?;
+        w.put(&self.partitions)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.name)?;
+        r.get(&mut it.partitions)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndTransactionsRequestPartition {
+    pub index: i32,
+    pub leader_epoch: i32,
+}
+
+impl Wire for EndTransactionsRequestPartition {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.index)?;
+        w.put(&self.leader_epoch)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.index)?;
+        r.get(&mut it.leader_epoch)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Request for EndTransactionsRequest {
+    const KEY: ApiKey = ApiKey::EndTransactions;
+    type Response = EndTransactionsResponse;
+}
+
+/// Versions 0 to 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndTransactionsResponse {
+    pub error_code: ErrorCode,
+    pub results: Vec<ErrorCode>,
+}
+
+impl Wire for EndTransactionsResponse {
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
+        w.put(&self.error_code)?;
+        w.put(&self.results)?;
+        w.no_tags()
+    }
+
+    fn read(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut it = Self::default();
+        r.get(&mut it.error_code)?;
+        r.get(&mut it.results)?;
+        r.skip_tags()?;
+        Ok(it)
+    }
+}
+
+impl Message for EndTransactionsResponse {
+    const NAME: &'static str = "EndTransactionsResponse";
+    const VERSIONS: RangeInclusive<i16> = 0..=0;
+    const FLEXIBLE_SINCE: i16 = 0;
+}

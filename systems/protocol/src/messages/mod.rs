@@ -76,6 +76,7 @@ pub enum ApiKey {
     AlterPartition = 10003,
     AllocateProducerIds = 10004,
     ForwardRequest = 10005,
+    EndTransactions = 10006,
 }
 
 pub(crate) static API_SPECS: &[ApiSpec] = &[
@@ -127,4 +128,5 @@ pub(crate) static API_SPECS: &[ApiSpec] = &[
     ApiSpec::new(ApiKey::AlterPartition, "AlterPartition", 0, 0, 0),
     ApiSpec::new(ApiKey::AllocateProducerIds, "AllocateProducerIds", 0, 0, 0),
     ApiSpec::new(ApiKey::ForwardRequest, "ForwardRequest", 0, 0, 0),
+    ApiSpec::new(ApiKey::EndTransactions, "EndTransactions", 0, 0, 0),
 ];

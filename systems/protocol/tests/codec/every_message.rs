@@ -86,6 +86,8 @@ pub(crate) static EVERY_MESSAGE: &[Codec] = &[
     Codec::of::<AllocateProducerIdsResponse>(),
     Codec::of::<ForwardRequestRequest>(),
     Codec::of::<ForwardRequestResponse>(),
+    Codec::of::<EndTransactionsRequest>(),
+    Codec::of::<EndTransactionsResponse>(),
     Codec::of::<ProduceRequest>(),
     Codec::of::<ProduceResponse>(),
     Codec::of::<FetchRequest>(),

@@ -103,6 +103,11 @@ impl Coordinators {
         self.led.get_mut(&key).map(|led| &mut led.coordinator)
     }
 
+    /// Whether the coordinator of a partition knows all that is in it.
+    pub(crate) fn is_loaded(&self, key: PartitionKey) -> bool {
+        self.led.get(&key).is_some_and(|led| !led.coordinator.is_loading())
+    }
+
     /// All coordinators.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Coordinator> {
         self.led.values().map(|led| &led.coordinator)
@@ -230,6 +235,10 @@ impl Running {
                 body.topics.extend(refused);
                 self.reply(to, &body, cx);
             }
+            (PendingGroupRequest::TxnCommit { to, refused }, Response::TxnOffsetCommit(mut body)) => {
+                body.topics.extend(refused);
+                self.reply(to, &body, cx);
+            }
             (PendingGroupRequest::Simple(to), Response::JoinGroup(body)) => self.reply(to, &body, cx),
             (PendingGroupRequest::Simple(to), Response::SyncGroup(body)) => self.reply(to, &body, cx),
             (PendingGroupRequest::Delete { to, response, groups }, Response::DeleteGroup(code)) => {
@@ -306,6 +315,7 @@ impl PendingGroupRequest {
         match self {
             PendingGroupRequest::Simple(to)
             | PendingGroupRequest::Commit { to, .. }
+            | PendingGroupRequest::TxnCommit { to, .. }
             | PendingGroupRequest::Delete { to, .. } => *to,
         }
     }

@@ -8,7 +8,8 @@
 //! membership    registers with the controller, says that it lives
 //! replicas      this broker's copies: roles, high watermarks          fetcher   followers' fetches, truncation, ISRs
 //! requests      what clients ask for                                  coordinators  drive consumer groups
-//! group         consumer groups as a state machine     txn       transactions as a state machine, not driven yet
+//! group         consumer groups as a state machine     txn       transactions as a state machine
+//! transactions  drives those, asks them, carries markers
 //! log           a partition's log on disk                             durability when logs are synced
 //! defect        planted bugs, by name
 //! ```
@@ -17,7 +18,7 @@
 //! it is acknowledged, and no election loses it; an idempotent producer's record is in the log once; what a consumer saw
 //! is never replaced.
 //!
-//! Not served: transactions, retention, fetch sessions, authentication.
+//! Not served: retention, fetch sessions, authentication.
 
 mod config;
 mod connection;
@@ -40,6 +41,7 @@ mod replicas;
 mod requests;
 mod schedule;
 pub mod shell;
+mod transactions;
 pub mod txn;
 
 pub use config::{Address, BrokerConfig};

@@ -152,7 +152,9 @@ impl Running {
             Call::CreateInternalTopic(_) | Call::Forward { .. } => {
                 decode_response::<ForwardRequestRequest>(frame, 0).map(|(_, body)| Response::Forward(body))
             }
-            Call::Fetch(_) | Call::Quorum => return,
+            Call::AskCoordinator { .. } | Call::EndTransactions { .. } | Call::Fetch(_) | Call::Quorum => {
+                return;
+            }
         };
         let response = read.unwrap_or_else(|e| {
             cx.env.log(LogLevel::Warn, format_args!("cannot read the controller's answer: {e}"));
@@ -165,6 +167,8 @@ impl Running {
     pub(crate) fn lost(&mut self, to: BrokerId, call: Call, cx: &mut Cx<'_>) {
         match call {
             Call::Fetch(asked) => self.fetch_lost(to, &asked, cx.now_ns),
+            Call::AskCoordinator { asks } => self.asks_lost(&asks, cx.now_ns),
+            Call::EndTransactions { parts } => self.orders_lost(&parts, cx.now_ns),
             call => self.controller_says(call, ControlResponse::Lost, cx),
         }
     }
@@ -199,7 +203,7 @@ impl Running {
             Call::AllocateProducerIds => self.producer_ids_answered(&response, cx),
             Call::CreateInternalTopic(name) => self.internal_topic_answered(name, &response, cx),
             Call::Forward { id } => self.forward_answered(id, response, cx),
-            Call::Fetch(_) | Call::Quorum => {}
+            Call::AskCoordinator { .. } | Call::EndTransactions { .. } | Call::Fetch(_) | Call::Quorum => {}
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::producer_ids::ProducerIds;
 use crate::quorum::Quorum;
 use crate::replicas::Replicas;
 use crate::requests::waiting::Waiting;
+use crate::transactions::{Part, Transactions};
 use riprap_env::{DiskError, Effect, Effects, Env, Event, LogLevel, Node};
 use riprap_protocol::frame::encode_response;
 use riprap_protocol::messages::{RaftMessageRequest, RaftMessageResponse};
@@ -58,8 +59,10 @@ pub(crate) struct Cx<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     AllocateProducerIds,
+    AskCoordinator { asks: Vec<u64> },
     CreateInternalTopic(&'static str),
     AlterPartition { asked: Vec<(PartitionKey, LeaderEpoch, PartitionEpoch)> },
+    EndTransactions { parts: Vec<Part> },
     Fetch(AskedFetch),
     Forward { id: u64 },
     Heartbeat,
@@ -133,6 +136,7 @@ pub(crate) struct Running {
     pub(crate) waiting: Waiting,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) coordinators: Coordinators,
+    pub(crate) transactions: Transactions,
     /// Something was proposed or received since the quorum's last settle.
     pub(crate) quorum_is_due: bool,
     is_over: bool,
@@ -157,6 +161,7 @@ impl Running {
             waiting: Waiting::default(),
             producer_ids: ProducerIds::default(),
             coordinators: Coordinators::new(),
+            transactions: Transactions::new(),
             quorum_is_due: true,
             is_over: false,
             config,
@@ -212,6 +217,7 @@ impl Running {
         self.waiting.forget(conn);
         self.producer_ids.forget(conn);
         self.coordinators.forget(conn);
+        self.transactions.forget(conn);
     }
 
     pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
@@ -224,6 +230,7 @@ impl Running {
             self.replicas.sync(cx)?;
             self.advance_high_watermarks();
             self.settle_coordinators(cx);
+            self.settle_transactions(cx);
             self.answer_produces(cx);
             self.answer_fetches(cx);
             self.answer_deletes(cx);
@@ -249,6 +256,7 @@ impl Running {
             || self.quorum_is_due
             || self.replicas.has_dirty()
             || self.coordinators.has_more_to_do()
+            || self.transactions.has_more_to_do()
     }
 
     fn wake_at_ns(&self, now_ns: u64) -> u64 {
@@ -261,6 +269,7 @@ impl Running {
             self.controller.as_ref().map(Controller::wake_at_ns),
             self.replicas.wake_at_ns(now_ns),
             self.coordinators.wake_at_ns(),
+            self.transactions.wake_at_ns(),
         ];
         due.into_iter().flatten().min().expect("the quorum always wants to wake up")
     }
@@ -298,6 +307,12 @@ impl Running {
                 LinkEvent::Up(_) => {}
                 LinkEvent::Answered { from, call: Call::Fetch(asked), frame } => {
                     self.fetched(from, &asked, frame, cx)?;
+                }
+                LinkEvent::Answered { call: Call::AskCoordinator { asks }, frame, .. } => {
+                    self.asks_answered(&asks, frame, cx);
+                }
+                LinkEvent::Answered { call: Call::EndTransactions { parts }, frame, .. } => {
+                    self.orders_answered(&parts, frame, cx);
                 }
                 LinkEvent::Answered { call: Call::Quorum, .. }
                 | LinkEvent::Lost { call: Call::Quorum, .. } => {}

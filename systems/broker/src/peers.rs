@@ -1,8 +1,9 @@
 //! Connections that this broker opens to others.
 //!
-//! Four to each: messages of the metadata quorum, a follower's fetches, requests to the controller, and clients' requests
-//! passed on to it, so that none waits behind another: a heartbeat behind a topic that is being made would come too late. Each request has a deadline; when one is missed the connection is given up with all that is
-//! on its way, and made anew after a pause that doubles up to a limit.
+//! Six to each: messages of the metadata quorum, a follower's fetches, requests to the controller, clients' requests
+//! passed on to it, questions to coordinators of transactions, and their markers, so that none waits behind another: a
+//! heartbeat behind a topic that is being made would come too late. Each request has a deadline; when one is missed the
+//! connection is given up with all that is on its way, and made anew after a pause that doubles up to a limit.
 
 use crate::config::Address;
 use crate::ids::BrokerId;
@@ -31,7 +32,20 @@ pub(crate) enum Purpose {
     Control,
     Fetch,
     Forward,
+    Markers,
     Quorum,
+    Transactions,
+}
+
+impl Purpose {
+    const ALL: [Purpose; 6] = [
+        Purpose::Control,
+        Purpose::Fetch,
+        Purpose::Forward,
+        Purpose::Markers,
+        Purpose::Quorum,
+        Purpose::Transactions,
+    ];
 }
 
 /// A connection's name: whom it goes to, and what for.
@@ -88,7 +102,7 @@ impl<C> Peers<C> {
     pub(crate) fn new(me: BrokerId, brokers: &BTreeMap<BrokerId, Address>) -> Peers<C> {
         let mut links = BTreeMap::new();
         for to in brokers.keys().copied().filter(|id| *id != me) {
-            for purpose in [Purpose::Control, Purpose::Fetch, Purpose::Forward, Purpose::Quorum] {
+            for purpose in Purpose::ALL {
                 let state = State::Down { retry_at_ns: 0 };
                 let link = Link { state, backoff_ns: MIN_BACKOFF_NS, in_flight: BTreeMap::new() };
                 links.insert(LinkId { to, purpose }, link);
@@ -117,6 +131,14 @@ impl<C> Peers<C> {
     /// Whether requests can be sent.
     pub(crate) fn is_up(&self, id: LinkId) -> bool {
         self.links.get(&id).is_some_and(|link| matches!(link.state, State::Up { .. }))
+    }
+
+    /// The number of a connection that stands: the later it was opened, the greater.
+    pub(crate) fn connection(&self, id: LinkId) -> Option<i64> {
+        match &self.links.get(&id)?.state {
+            State::Up { conn, .. } => Some(conn.0 as i64),
+            State::Down { .. } | State::Connecting { .. } => None,
+        }
     }
 
     /// Sends a request. Otherwise gives `call` back: the connection does not stand, or too much is on its way.

@@ -19,6 +19,8 @@ const GROUPS_SINCE: i16 = 8;
 const MEMBERS_SINCE: i16 = 3;
 /// First version of DeleteTopics that takes ids. Source: KIP-516.
 const TOPIC_IDS_SINCE: i16 = 6;
+/// First version of AddPartitionsToTxn in which brokers ask, about several transactions. Source: KIP-890.
+const BROKERS_ADD_SINCE: i16 = 4;
 /// First version of CreateTopics whose answer has the topic's settings. Source: KIP-525.
 const CREATED_CONFIGS_SINCE: i16 = 5;
 /// First version of Fetch that names topics by id. Source: KIP-516.
@@ -76,10 +78,7 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             check(bench, conn, version, bodies);
         }
         ApiKey::ListOffsets => {
-            let bodies = [-1, -2, -3, -4, -5, 0, i64::MAX]
-                .map(|timestamp| (timestamp, 0))
-                .into_iter()
-                .chain([(-1, 9)]);
+            let bodies = [(-1, 0), (-2, 0), (-3, 0), (-4, 0), (0, 0), (i64::MAX, 0), (-1, 9)];
             let bodies = bodies.map(|(timestamp, index)| ListOffsetsRequest {
                 replica_id: -1,
                 topics: vec![ListOffsetsRequestTopic {
@@ -124,11 +123,13 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             check(bench, conn, version, [body]);
         }
         ApiKey::FindCoordinator => {
-            let bodies = ["g", ""].map(|key| {
+            let bodies = [("g", 0), ("", 0), ("t", 1), ("", 1)].map(|(key, key_type)| {
+                let key_type = if version == 0 { 0 } else { key_type };
                 if version < COORDINATORS_SINCE {
-                    FindCoordinatorRequest { key: text(key), ..Default::default() }
+                    FindCoordinatorRequest { key: text(key), key_type, ..Default::default() }
                 } else {
-                    FindCoordinatorRequest { coordinator_keys: vec![text(key); 2], ..Default::default() }
+                    let coordinator_keys = vec![text(key); 2];
+                    FindCoordinatorRequest { coordinator_keys, key_type, ..Default::default() }
                 }
             });
             check(bench, conn, version, bodies);
@@ -220,7 +221,67 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             });
             check(bench, conn, version, bodies);
         }
-        ApiKey::InitProducerId => check(bench, conn, version, [InitProducerIdRequest::default()]),
+        ApiKey::InitProducerId => {
+            let bodies =
+                [None, Some(text("id")), Some(text(""))].map(|transactional_id| InitProducerIdRequest {
+                    transactional_id,
+                    transaction_timeout_ms: 60_000,
+                    ..Default::default()
+                });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::AddPartitionsToTxn => {
+            let bodies = [("id", "t"), ("id", "no-such"), ("no-such", "t")].map(|(id, topic)| {
+                let topics =
+                    vec![AddPartitionsToTxnRequestTopic { name: text(topic), partitions: vec![0, 9] }];
+                if version < BROKERS_ADD_SINCE {
+                    let transactional_id = text(id);
+                    AddPartitionsToTxnRequest { transactional_id, topics, ..Default::default() }
+                } else {
+                    let transactions =
+                        [true, false].map(|verify_only| AddPartitionsToTxnRequestTransaction {
+                            transactional_id: text(id),
+                            verify_only,
+                            topics: topics.clone(),
+                            ..Default::default()
+                        });
+                    AddPartitionsToTxnRequest { transactions: transactions.into(), ..Default::default() }
+                }
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::AddOffsetsToTxn => {
+            let body = AddOffsetsToTxnRequest {
+                transactional_id: text("id"),
+                group_id: text("g"),
+                ..Default::default()
+            };
+            check(bench, conn, version, [body]);
+        }
+        ApiKey::EndTxn => {
+            let bodies = ["id", "no-such"]
+                .map(|id| EndTxnRequest { transactional_id: text(id), ..Default::default() });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::WriteTxnMarkers => {
+            let topics = ["t", "no-such"]
+                .map(|name| WriteTxnMarkersRequestTopic { name: text(name), partitions: vec![0, 9] });
+            let marker =
+                WriteTxnMarkersRequestMarker { producer_id: 77, topics: topics.into(), ..Default::default() };
+            check(bench, conn, version, [WriteTxnMarkersRequest { markers: vec![marker] }]);
+        }
+        ApiKey::TxnOffsetCommit => {
+            let bodies = ["t", "no-such"].map(|name| TxnOffsetCommitRequest {
+                transactional_id: text("id"),
+                group_id: text("committed"),
+                topics: vec![TxnOffsetCommitRequestTopic {
+                    name: text(name),
+                    partitions: vec![TxnOffsetCommitRequestPartition::default()],
+                }],
+                ..Default::default()
+            });
+            check(bench, conn, version, bodies);
+        }
         ApiKey::OffsetForLeaderEpoch => {
             let bodies = [("t", 0), ("t", 7), ("no-such", 0)].map(|(name, leader_epoch)| {
                 OffsetForLeaderEpochRequest {
@@ -272,8 +333,9 @@ fn every_version_that_is_advertised_is_served() {
     let mut bench = Bench::new();
     let conn = bench.connect();
     bench.ask(conn, 7, &create("t"));
-    // Makes the topic of committed offsets, so that there are coordinators.
+    // Makes the topics of committed offsets and of transactions, so that there are coordinators.
     bench.ask(conn, 0, &FindCoordinatorRequest { key: text("g"), ..Default::default() });
+    bench.ask(conn, 1, &FindCoordinatorRequest { key: text("id"), key_type: 1, ..Default::default() });
     bench.wait_ms(1000);
     for (key, min, max) in served(&mut bench) {
         // Advertised from 0 for the sake of old clients, and served from 3 (KAFKA-18659).

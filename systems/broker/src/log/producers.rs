@@ -191,6 +191,11 @@ impl Producers {
             .and_then(|producer| producer.open_since)
     }
 
+    /// The offset of the last batch or marker of a producer.
+    pub(super) fn last_offset_of(&self, producer_id: i64) -> Option<i64> {
+        self.by_id.get(&producer_id).map(|producer| producer.last_offset)
+    }
+
     /// Where the first of all open transactions began.
     pub(super) fn first_open(&self) -> Option<i64> {
         self.open.first().copied()

@@ -98,6 +98,11 @@ impl PartitionLog {
         self.producers.open_since(producer_id, producer_epoch)
     }
 
+    /// Where the log took in something of a producer last, be it a batch or a marker.
+    pub fn last_offset_of(&self, producer_id: i64) -> Option<i64> {
+        self.producers.last_offset_of(producer_id)
+    }
+
     /// Takes a batch that is in the log into what is known of producers and transactions.
     pub(super) fn take_in_producer(&mut self, header: &BatchHeader, marker: Option<EndTxnMarker>) {
         let Some(marker) = marker else {

@@ -1,7 +1,7 @@
 //! Requests of consumer groups: which broker coordinates a group, and what its coordinator is asked.
 
 use crate::connection::ReplyTo;
-use crate::coordinators::{OFFSETS_TOPIC, partition_of};
+use crate::coordinators::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of};
 use crate::group::{Caller, Coordinator, offset_fetch_error, offset_fetch_groups, offset_fetch_response};
 use crate::ids::PartitionKey;
 use crate::node::{Cx, Running};
@@ -12,12 +12,14 @@ use riprap_protocol::messages::{
     JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse,
     OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse, OffsetCommitResponsePartition,
     OffsetCommitResponseTopic, OffsetFetchRequest, SyncGroupRequest, SyncGroupResponse,
+    TxnOffsetCommitResponseTopic,
 };
 use riprap_protocol::{ApiKey, DecodeError, ErrorCode, Message, Reader};
 use std::collections::VecDeque;
 
 /// The kind of coordinator that a client looks for. Source: Kafka's `FindCoordinatorRequest.CoordinatorType`.
 const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
 
 /// A request that a coordinator will answer.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(crate) enum PendingGroupRequest {
     Simple(ReplyTo),
     /// To the coordinator's answer are added the topics that it was not asked about.
     Commit { to: ReplyTo, refused: Vec<OffsetCommitResponseTopic> },
+    /// As for `Commit`.
+    TxnCommit { to: ReplyTo, refused: Vec<TxnOffsetCommitResponseTopic> },
     /// Groups are deleted one after the other; the first of `groups` is in work.
     Delete { to: ReplyTo, response: DeleteGroupsResponse, groups: VecDeque<String> },
 }
@@ -132,7 +136,7 @@ impl Running {
     }
 
     /// The partition of a group, if this broker coordinates it.
-    fn coordinated(&mut self, group: &str) -> Option<PartitionKey> {
+    pub(crate) fn coordinated(&mut self, group: &str) -> Option<PartitionKey> {
         let key = self.offsets_partition(group)?;
         self.coordinators.get_mut(key).map(|_| key)
     }
@@ -142,7 +146,7 @@ impl Running {
         self.coordinators.get_mut(key)
     }
 
-    fn offsets_partition(&self, group: &str) -> Option<PartitionKey> {
+    pub(crate) fn offsets_partition(&self, group: &str) -> Option<PartitionKey> {
         let image = self.quorum.image();
         let topic = image.topic_id(OFFSETS_TOPIC)?;
         let partitions = image.topic(topic)?.partitions.len();
@@ -253,17 +257,26 @@ impl Running {
             port: -1,
             ..Default::default()
         };
-        if key_type != GROUP {
-            answer.error_code = ErrorCode::INVALID_REQUEST;
-            return answer;
-        }
+        let topic = match key_type {
+            GROUP => OFFSETS_TOPIC,
+            // As in Kafka: no producer has this name.
+            TRANSACTION if !key.is_empty() => TRANSACTIONS_TOPIC,
+            _ => {
+                answer.error_code = ErrorCode::INVALID_REQUEST;
+                return answer;
+            }
+        };
         let image = self.quorum.image();
-        if image.topic_id(OFFSETS_TOPIC).is_none() {
-            self.create_internal_topic(OFFSETS_TOPIC, cx);
+        if image.topic_id(topic).is_none() {
+            self.create_internal_topic(topic, cx);
             answer.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
             return answer;
         }
-        let leader = self.offsets_partition(key).and_then(|key| image.partition(key)?.state.leader);
+        let partition = match key_type {
+            GROUP => self.offsets_partition(key),
+            _ => self.transactions_partition(key),
+        };
+        let leader = partition.and_then(|key| image.partition(key)?.state.leader);
         match leader.and_then(|id| Some((id, image.broker(id)?))) {
             Some((id, broker)) => {
                 answer.node_id = id.0;

@@ -7,6 +7,7 @@ pub(crate) mod metadata;
 mod offsets;
 pub(crate) mod produce;
 mod topics;
+mod transactions;
 pub(crate) mod waiting;
 
 use crate::connection::ReplyTo;
@@ -15,7 +16,10 @@ use crate::node::{Cx, Running};
 use bytes::Bytes;
 use riprap_env::ConnId;
 use riprap_protocol::frame::{RequestError, RequestHeader, decode_request};
-use riprap_protocol::messages::{ApiVersionsResponse, ApiVersionsResponseApi};
+use riprap_protocol::messages::{
+    ApiVersionsResponse, ApiVersionsResponseApi, ApiVersionsResponseFinalizedFeature,
+    ApiVersionsResponseSupportedFeature,
+};
 use riprap_protocol::{ApiKey, DecodeError, ErrorCode, Message, Reader};
 use std::ops::RangeInclusive;
 
@@ -42,11 +46,20 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::DeleteRecords, 0..=2),
     (ApiKey::InitProducerId, 0..=5),
     (ApiKey::OffsetForLeaderEpoch, 2..=4),
+    (ApiKey::AddPartitionsToTxn, 0..=5),
+    (ApiKey::AddOffsetsToTxn, 0..=4),
+    (ApiKey::EndTxn, 0..=5),
+    (ApiKey::WriteTxnMarkers, 1..=1),
+    (ApiKey::TxnOffsetCommit, 0..=5),
     (ApiKey::DescribeConfigs, 1..=4),
     (ApiKey::CreatePartitions, 0..=3),
     (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::DescribeCluster, 0..=2),
 ];
+
+/// What the cluster agrees on, each at its highest level. Clients that know of it raise a producer's epoch with each
+/// transaction, and leave it to brokers to add partitions. Source: KIP-584, KIP-890.
+static FEATURES: &[(&str, i16)] = &[("transaction.version", 2)];
 
 /// A request as its handler sees it: whose it is and what it says.
 struct Request {
@@ -116,7 +129,7 @@ impl Running {
             ApiKey::CreateTopics | ApiKey::CreatePartitions | ApiKey::DeleteTopics => {
                 self.on_topics(to, &mut request.reader, cx)?
             }
-            ApiKey::Produce => self.on_produce(to, &request.body()?, cx),
+            ApiKey::Produce => self.on_produce(to, request.body()?, cx),
             ApiKey::Fetch => self.on_fetch(to, request.body()?, cx),
             ApiKey::ListOffsets => self.on_list_offsets(to, &request.body()?, cx),
             ApiKey::OffsetForLeaderEpoch => self.on_offset_for_leader_epoch(to, &request.body()?, cx),
@@ -130,6 +143,12 @@ impl Running {
                 self.control(remote, ControlRequest::Allocate(request.body()?), cx)
             }
             ApiKey::ForwardRequest => self.control(remote, ControlRequest::Forward(request.body()?), cx),
+            ApiKey::AddPartitionsToTxn => self.on_add_partitions(to, request.body()?, cx),
+            ApiKey::AddOffsetsToTxn => self.on_add_offsets(to, &request.body()?, cx),
+            ApiKey::EndTxn => self.on_end_txn(to, &request.body()?, cx),
+            ApiKey::TxnOffsetCommit => self.on_txn_offset_commit(to, request.body()?, cx),
+            ApiKey::WriteTxnMarkers => self.on_write_txn_markers(to, &request.body()?, cx),
+            ApiKey::EndTransactions => self.on_end_transactions(to, &request.body()?, cx),
             ApiKey::FindCoordinator => self.on_find_coordinator(to, &request.body()?, cx),
             _ => {
                 let Request { client_id, mut reader, .. } = request;
@@ -146,7 +165,25 @@ fn api_versions(error_code: ErrorCode) -> ApiVersionsResponse {
         min_version: *versions.start(),
         max_version: *versions.end(),
     };
-    ApiVersionsResponse { error_code, api_keys: SERVED.iter().map(api).collect(), ..Default::default() }
+    let feature = |(name, level): &(&str, i16)| ApiVersionsResponseSupportedFeature {
+        name: (*name).to_owned(),
+        min_version: 0,
+        max_version: *level,
+    };
+    let finalized = |(name, level): &(&str, i16)| ApiVersionsResponseFinalizedFeature {
+        name: (*name).to_owned(),
+        max_version_level: *level,
+        min_version_level: *level,
+    };
+    ApiVersionsResponse {
+        error_code,
+        api_keys: SERVED.iter().map(api).collect(),
+        supported_features: FEATURES.iter().map(feature).collect(),
+        finalized_features: FEATURES.iter().map(finalized).collect(),
+        // It never changes.
+        finalized_features_epoch: 0,
+        ..Default::default()
+    }
 }
 
 #[cfg(test)]

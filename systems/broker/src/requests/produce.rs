@@ -6,6 +6,9 @@ use crate::defect::DefectKind;
 use crate::ids::{LeaderEpoch, PartitionKey};
 use crate::log::{AppendError, ProducerCheck};
 use crate::node::{Cx, Running};
+use crate::requests::transactions::for_version;
+use crate::transactions::{Asked, Unverified, Verdicts};
+use crate::txn::{Producer, TopicPartition};
 use bytes::Bytes;
 use riprap_env::LogLevel;
 use riprap_protocol::ErrorCode;
@@ -14,6 +17,7 @@ use riprap_protocol::messages::{
     ProduceResponseTopic,
 };
 use riprap_protocol::records::{BatchError, BatchHeader, RecordBatch};
+use std::collections::BTreeMap;
 
 /// The longest that a produce may wait for replicas, whatever its producer asks for.
 const MAX_TIMEOUT_MS: i32 = 300_000;
@@ -59,7 +63,24 @@ pub(crate) enum Outcome {
 }
 
 impl Running {
-    pub(crate) fn on_produce(&mut self, to: ReplyTo, request: &ProduceRequest, cx: &mut Cx<'_>) {
+    pub(crate) fn on_produce(&mut self, to: ReplyTo, request: ProduceRequest, cx: &mut Cx<'_>) {
+        self.produce(to, request, Verdicts::default(), cx);
+    }
+
+    /// Works on a produce, once what begins a transaction in a partition was asked about.
+    pub(crate) fn produce(
+        &mut self,
+        to: ReplyTo,
+        request: ProduceRequest,
+        verdicts: Verdicts,
+        cx: &mut Cx<'_>,
+    ) {
+        let about = self.to_be_asked(&request, &verdicts);
+        if !about.is_empty() && verdicts.deadline_ns.is_none_or(|at_ns| at_ns > cx.now_ns) {
+            let request = Unverified::Produce(request);
+            self.ask_coordinator(to, request, about, verdicts, cx.now_ns);
+            return;
+        }
         let acks = match request.acks {
             0 => Some(Acks::None),
             1 => Some(Acks::Leader),
@@ -78,12 +99,10 @@ impl Running {
                 };
                 let refusal = match acks {
                     None => Some((ErrorCode::INVALID_REQUIRED_ACKS, Some("acks is 0, 1 or -1".to_owned()))),
-                    Some(_) if request.transactional_id.is_some() => {
-                        Some((ErrorCode::INVALID_REQUEST, Some("transactions are not served".to_owned())))
-                    }
                     Some(acks) => {
+                        let name = TopicPartition { topic: topic.name.clone(), index: partition.index };
                         let records = partition.records.clone().unwrap_or_default();
-                        match self.produce_to(&topic.name, partition.index, records, acks, cx) {
+                        match self.produce_to(to, &name, records, acks, &verdicts, cx) {
                             Ok((append, base_offset)) => {
                                 answer.base_offset = base_offset;
                                 answer.log_start_offset = self
@@ -137,19 +156,70 @@ impl Running {
     /// Errors: nothing was appended.
     fn produce_to(
         &mut self,
-        topic: &str,
-        index: i32,
+        to: ReplyTo,
+        name: &TopicPartition,
         records: Bytes,
         acks: Acks,
+        verdicts: &Verdicts,
         cx: &mut Cx<'_>,
     ) -> Result<(Append, i64), (ErrorCode, Option<String>)> {
+        let TopicPartition { topic, index } = name;
         // What a coordinator reads back, it must have written.
         if is_internal(topic) {
             return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, Some(format!("{topic} is not for clients"))));
         }
-        let key = self.key_of(topic, index).map_err(|code| (code, None))?;
-        check_batch(records.clone())?;
+        let key = self.key_of(topic, *index).map_err(|code| (code, None))?;
+        let header = check_batch(records.clone())?;
+        if let Some(asked) = self.begins_transaction(key, &header) {
+            let code = verdicts.of(name, asked).unwrap_or(ErrorCode::NOT_COORDINATOR);
+            let code = for_version(refusal_of(code), to);
+            if !code.is_none() {
+                let message = format!("{name} was not brought into the transaction: {code}");
+                return Err((code, Some(message)));
+            }
+        }
         self.append(key, records, acks, cx)
+    }
+
+    /// What is to be asked before a produce can be worked on: the partitions in which it begins a transaction.
+    fn to_be_asked(
+        &self,
+        request: &ProduceRequest,
+        verdicts: &Verdicts,
+    ) -> BTreeMap<Producer, BTreeMap<TopicPartition, Asked>> {
+        let mut about: BTreeMap<Producer, BTreeMap<TopicPartition, Asked>> = BTreeMap::new();
+        if request.transactional_id.is_none() {
+            return about;
+        }
+        for topic in &request.topics {
+            for partition in &topic.partitions {
+                let Some(records) = &partition.records else { continue };
+                let (Ok(key), Ok(header)) =
+                    (self.key_of(&topic.name, partition.index), BatchHeader::parse(records))
+                else {
+                    continue;
+                };
+                let name = TopicPartition { topic: topic.name.clone(), index: partition.index };
+                if let Some(asked) = self.begins_transaction(key, &header)
+                    && verdicts.of(&name, asked).is_none()
+                {
+                    let producer = Producer { id: header.producer_id, epoch: header.producer_epoch };
+                    about.entry(producer).or_default().insert(name, asked);
+                }
+            }
+        }
+        about
+    }
+
+    /// What this leader knows of a producer that begins a transaction with a batch; none if it does not. Then its
+    /// coordinator has to be asked.
+    fn begins_transaction(&self, key: PartitionKey, batch: &BatchHeader) -> Option<Asked> {
+        let replica = self.replicas.get(key)?;
+        let epoch = replica.leader()?.epoch;
+        let is_open = replica.log.open_transaction(batch.producer_id, batch.producer_epoch).is_some();
+        let begins =
+            batch.is_transactional() && !is_open && replica.log.check_producer(batch) == ProducerCheck::New;
+        begins.then(|| Asked { key, epoch, last_offset: replica.log.last_offset_of(batch.producer_id) })
     }
 
     /// Appends one batch to a partition. Returns what to wait for and the first record's offset.
@@ -308,8 +378,8 @@ impl Running {
     }
 }
 
-/// A producer's records are one batch, neither of a transaction nor a control batch.
-fn check_batch(mut records: Bytes) -> Result<(), (ErrorCode, Option<String>)> {
+/// A producer's records are one batch, and no control batch.
+fn check_batch(mut records: Bytes) -> Result<BatchHeader, (ErrorCode, Option<String>)> {
     let refuse = |code, message: &str| Err((code, Some(message.to_owned())));
     let batch = match RecordBatch::take_first(&mut records) {
         Ok(batch) => batch,
@@ -322,8 +392,28 @@ fn check_batch(mut records: Bytes) -> Result<(), (ErrorCode, Option<String>)> {
     if !records.is_empty() {
         return refuse(ErrorCode::INVALID_RECORD, "more than one batch for a partition");
     }
-    if batch.header().is_control() || batch.header().is_transactional() {
-        return refuse(ErrorCode::INVALID_RECORD, "control batches and transactions are not taken");
+    let header = *batch.header();
+    if header.is_control() {
+        return refuse(ErrorCode::INVALID_RECORD, "control batches are not taken");
     }
-    Ok(())
+    // What coordinators write for a producer has no sequence number; what it writes itself has.
+    if header.is_transactional() && header.base_sequence < 0 {
+        return refuse(ErrorCode::INVALID_RECORD, "a batch of a transaction has no sequence number");
+    }
+    Ok(header)
+}
+
+/// What a producer is told of a partition that its coordinator did not let in. What may be otherwise in a moment is told
+/// by an error after which every producer tries again. Source: Kafka's ReplicaManager#appendRecords.
+fn refusal_of(code: ErrorCode) -> ErrorCode {
+    match code {
+        ErrorCode::CONCURRENT_TRANSACTIONS
+        | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+        | ErrorCode::COORDINATOR_NOT_AVAILABLE
+        | ErrorCode::NETWORK_EXCEPTION
+        | ErrorCode::NOT_COORDINATOR
+        | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => ErrorCode::NOT_ENOUGH_REPLICAS,
+        ErrorCode::PRODUCER_FENCED => ErrorCode::INVALID_PRODUCER_EPOCH,
+        code => code,
+    }
 }

@@ -17,6 +17,7 @@
 use riprap_protocol::ErrorCode;
 use riprap_protocol::records::TxnResult;
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// The greatest epoch that a producer is given. One is left above it, to fence its last owner with: an epoch that
 /// overflowed would never be ended (KAFKA-19367, KAFKA-20090).
@@ -47,6 +48,12 @@ pub struct TopicPartition {
     pub topic: String,
     /// The partition's number in it.
     pub index: i32,
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.index)
+    }
 }
 
 /// How far a transaction is. The numbers are Kafka's.

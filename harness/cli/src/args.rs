@@ -60,7 +60,8 @@ pub(crate) enum Command {
 #[command(after_help = "Examples:
   riprap test --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
   riprap test --defect min-isr-unclean --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
-  riprap test --sub-via assign,subscribe --seed 42 --json")]
+  riprap test --sub-via assign,subscribe --seed 42 --json
+  riprap test --txn --sub-via subscribe")]
 pub(crate) struct TestArgs {
     /// The system under test (see `riprap list systems`)
     #[arg(long, value_name = "NAME[@VERSION]", default_value = "broker")]
@@ -86,7 +87,7 @@ pub(crate) struct TestArgs {
     /// The seed that operations and faults are drawn from; drawn and printed if not given
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(0, u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// Group operations into transactions
+    /// Send and poll in transactions, of up to four sends and polls each; one in eight is aborted on purpose
     #[arg(long)]
     pub(crate) txn: bool,
     /// What consumers see of transactions

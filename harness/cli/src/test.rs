@@ -83,7 +83,7 @@ impl Test {
     fn resolve(args: &TestArgs) -> Result<Test, Failure> {
         let system = system(&args.system)?;
         let workload = workload(&args.workload)?;
-        unsupported(args, system)?;
+        unsupported(args)?;
         check_together(args)?;
         let faults = riprap_nemesis::parse(&args.nemesis, args.nodes).map_err(Failure::Usage)?;
         let config = TestConfig {
@@ -150,10 +150,11 @@ impl Test {
         run.write_plan(&self.plan).map_err(Failure::harness)?;
         let progress = RefCell::new(Progress::stderr());
         progress.borrow_mut().note(&format!(
-            "riprap: {}{}, {} on {} nodes, faults {}, {} s, seed {}, run {}",
+            "riprap: {}{}, {}{} on {} nodes, faults {}, {} s, seed {}, run {}",
             config.system,
             config.defect.as_ref().map(|defect| format!(" with defect {defect}")).unwrap_or_default(),
             config.workload,
+            if config.txn { " in transactions" } else { "" },
             config.nodes,
             config.nemesis.join(" "),
             config.time_limit_ms as f64 / 1e3,
@@ -270,18 +271,13 @@ fn remove_data(run: &RunDir, config: &TestConfig, verdict: &Verdict) {
     }
 }
 
-fn unsupported(args: &TestArgs, system: &dyn System) -> Result<(), Failure> {
-    let name = system.info().name;
+fn unsupported(args: &TestArgs) -> Result<(), Failure> {
     let complaint = if args.sim {
         Some("--sim: this version has no simulation; leave it out to run live")
     } else if !args.hosts.is_empty() {
         Some("--hosts: this version runs in the local sandbox only; leave it out")
     } else if args.bootstrap.is_some() {
         Some("--bootstrap: this version tests clusters that it deploys itself; leave it out")
-    } else if args.txn {
-        return Err(Failure::Usage(format!(
-            "--txn: system `{name}` has no transactions in this version; leave it out"
-        )));
     } else {
         None
     };
@@ -298,6 +294,12 @@ fn check_together(args: &TestArgs) -> Result<(), Failure> {
         return Err(Failure::Usage(format!(
             "--acks {acks} and --idempotence true exclude each other; --acks all or --idempotence false is right"
         )));
+    }
+    if args.txn && !args.idempotence {
+        return Err(Failure::usage(
+            "--txn and --idempotence false exclude each other: who sends in transactions is idempotent; one of them is \
+             right",
+        ));
     }
     if let Some(bin) = &args.bin {
         let kind = std::fs::metadata(bin);

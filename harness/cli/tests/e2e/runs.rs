@@ -96,6 +96,38 @@ fn a_run_ends_with_a_verdict_and_leaves_its_files() {
 }
 
 #[test]
+fn transactions_are_committed_and_aborted_and_the_history_says_which() {
+    let _turn = turn();
+    let place = Place::mine();
+    let run_for = |limit: &str| {
+        let flags = ["test", "--txn", "--nemesis=none", "--sub-via=subscribe", "--concurrency=8", "--seed=3"];
+        let done = place.run(&[&flags, &["--rate=100", limit][..]].concat()).end();
+        place.expect_nobody();
+        done
+    };
+    let mut done = run_for("--time-limit=6s");
+    if done.code == 2 {
+        // On a machine with much else to do it may be that nothing gets through in so short a time.
+        done = run_for("--time-limit=60s");
+    }
+    let done = done.expect(0);
+    assert!(done.err.contains("broker, queue in transactions on 3 nodes"), "{}", done.err);
+    assert_eq!(json(&place.latest().join("test.json"))["txn"], true);
+    let history = fs::read_to_string(place.history()).expect("a run leaves it");
+    let ops: Vec<Json> = history.lines().map(|line| serde_json::from_str(line).expect("an op")).collect();
+    let ended = |f: &str, kind: &str, outcome: &str| {
+        let ended = ops.iter().filter(|op| op["f"] == f && op["type"] == kind);
+        ended.filter(|op| op["txn"]["outcome"] == outcome).count()
+    };
+    let (committed, aborted) = (ended("txn", "ok", "committed"), ended("txn", "fail", "aborted"));
+    assert!(committed > aborted && aborted > 0, "{committed} committed, {aborted} aborted");
+    // The last writes are transactions too.
+    assert!(ended("send", "ok", "committed") > 0);
+    let history = place.history();
+    riprap(["check", history.to_str().expect("plain"), "--sub-via=subscribe"]).expect(0);
+}
+
+#[test]
 fn an_interrupted_run_heals_drains_and_judges() {
     let _turn = turn();
     let place = Place::mine();

@@ -249,12 +249,17 @@ impl KafkaLog {
             // It was never queued, so nothing was ever tried.
             return Err(LogError { definite: true, ..self.error(&error) });
         }
+        self.doubt(true);
         loop {
             // With any other timeout it does not return before its time is over, whatever it meets, and spins through the
             // last millisecond: rdkafka 0.39, BaseProducer::poll.
             self.producer()?.poll(Duration::ZERO);
-            match self.report.lock().expect("no holder panics").take() {
-                Some(Ok(offset)) => return Ok((offset.0 >= 0).then_some(offset)),
+            let report = self.report.lock().expect("no holder panics").take();
+            match report {
+                Some(Ok(offset)) => {
+                    self.doubt(false);
+                    return Ok((offset.0 >= 0).then_some(offset));
+                }
                 Some(Err(code)) => return Err(self.not_sent(code)),
                 None if Instant::now() > deadline => {
                     let message = format!("no delivery report within {:?}", self.config.delivery_timeout);

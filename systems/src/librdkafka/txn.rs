@@ -15,8 +15,13 @@
 //! goes wrong before that is therefore certainly without effect, whether the abort that follows is confirmed or not. Once
 //! the coordinator has been asked it depends: [`after_commit`].
 //!
-//! A producer that cannot go on is thrown away, and [`Log::begin`] makes another of the same id: one that the coordinator
-//! has fenced, and one whose abort is not confirmed, since nobody knows when it would be.
+//! A producer that cannot go on is thrown away, and [`Log::begin`] makes another of the same id, which gets an epoch of its
+//! own: one that the coordinator has fenced, one whose abort is not confirmed, since nobody knows when it would be, and
+//! one that has left a record in doubt. Of that one the abort may purge a record which is in the log but whose answer was
+//! lost; the next record to that partition then gets the same sequence number, and the broker takes it for the old one
+//! again: a committed transaction lacks a record that was acknowledged.
+//! Source: librdkafka 2.12.1, rdkafka_partition.c, rd_kafka_toppar_purge_queues; met as a lost write when a leader was
+//! killed; Redpanda's issue 5026 tells of the same.
 //!
 //! Source: librdkafka's INTRODUCTION.md, "Transactional Producer", and rdkafka_txnmgr.c; KIP-98, KIP-360, KIP-447.
 //!
@@ -45,8 +50,13 @@ pub(super) enum State {
     New,
     /// It may begin a transaction.
     Ready,
-    /// It is in one, which has until then.
-    Open(Instant),
+    /// It is in one.
+    Open {
+        /// It has until then.
+        deadline: Instant,
+        /// A record was sent, and nobody knows what became of it.
+        in_doubt: bool,
+    },
 }
 
 /// How long the coordinator leaves a transaction open whose client is silent: as short as librdkafka takes it, so that the
@@ -119,13 +129,20 @@ impl KafkaLog {
     /// When what is under way must be over.
     pub(super) fn deadline(&self) -> Instant {
         match self.txn {
-            State::Open(deadline) => deadline,
+            State::Open { deadline, .. } => deadline,
             State::New | State::Ready => Instant::now() + self.config.delivery_timeout,
         }
     }
 
     pub(super) fn in_txn(&self) -> bool {
-        matches!(self.txn, State::Open(_))
+        matches!(self.txn, State::Open { .. })
+    }
+
+    /// What became of the record that is sent next is not known until its report is there.
+    pub(super) fn doubt(&mut self, doubtful: bool) {
+        if let State::Open { in_doubt, .. } = &mut self.txn {
+            *in_doubt = doubtful;
+        }
     }
 
     pub(super) fn begin_now(&mut self) -> Result<(), LogError> {
@@ -153,7 +170,7 @@ impl KafkaLog {
             self.drop_producer();
             return Err(self.error(&error));
         }
-        self.txn = State::Open(deadline);
+        self.txn = State::Open { deadline, in_doubt: false };
         Ok(())
     }
 
@@ -194,7 +211,10 @@ impl KafkaLog {
         loop {
             let producer = self.producer()?;
             let Err(error) = producer.abort_transaction(ABORT_STEP.min(left(deadline))) else {
-                self.txn = State::Ready;
+                match self.txn {
+                    State::Open { in_doubt: true, .. } => self.drop_producer(),
+                    _ => self.txn = State::Ready,
+                }
                 return Ok(());
             };
             producer.poll(Duration::ZERO);

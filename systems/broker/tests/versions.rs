@@ -78,7 +78,10 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             check(bench, conn, version, bodies);
         }
         ApiKey::ListOffsets => {
-            let bodies = [(-1, 0), (-2, 0), (-3, 0), (-4, 0), (0, 0), (i64::MAX, 0), (-1, 9)];
+            let bodies = [-1, -2, -3, -4, -5, 0, i64::MAX]
+                .map(|timestamp| (timestamp, 0))
+                .into_iter()
+                .chain([(-1, 9)]);
             let bodies = bodies.map(|(timestamp, index)| ListOffsetsRequest {
                 replica_id: -1,
                 topics: vec![ListOffsetsRequestTopic {

@@ -44,6 +44,8 @@ struct Connection {
     peer: String,
     reader: FrameReader,
     busy: bool,
+    /// The other side is gone: what it sent in full is still worked on, and answered to nobody.
+    is_closed: bool,
 }
 
 /// The connections that others opened.
@@ -62,7 +64,7 @@ impl Connections {
             return false;
         }
         let reader = FrameReader::for_requests(max_request_size_bytes);
-        self.open.insert(conn, Connection { peer, reader, busy: false });
+        self.open.insert(conn, Connection { peer, reader, busy: false, is_closed: false });
         true
     }
 
@@ -95,10 +97,16 @@ impl Connections {
             let frame = connection.reader.next_frame();
             self.buffered_bytes -= before - connection.reader.buffered_bytes();
             match frame {
+                Ok(None) if connection.is_closed => {
+                    self.remove(conn);
+                }
                 Ok(None) => {}
                 Ok(Some(frame)) => {
                     connection.busy = true;
                     return Some((conn, Ok(frame)));
+                }
+                Err(_) if connection.is_closed => {
+                    self.remove(conn);
                 }
                 Err(e) => return Some((conn, Err(e.into()))),
             }
@@ -111,14 +119,24 @@ impl Connections {
         !self.ready.is_empty()
     }
 
-    /// The request in work is answered. Says whether the connection is still there.
+    /// The request in work is answered. Says whether somebody is there to be answered.
     pub(crate) fn done(&mut self, conn: ConnId) -> bool {
         let Some(connection) = self.open.get_mut(&conn) else { return false };
         connection.busy = false;
-        if connection.reader.buffered_bytes() > 0 {
+        if connection.reader.buffered_bytes() > 0 || connection.is_closed {
             self.ready.insert(conn);
         }
-        true
+        !connection.is_closed
+    }
+
+    /// The other side has closed the connection, and wants no answers. What it sent before counts: a producer that asks
+    /// for no acknowledgement may close as soon as it has sent.
+    pub(crate) fn hang_up(&mut self, conn: ConnId) {
+        if let Some(connection) = self.open.get_mut(&conn) {
+            connection.is_closed = true;
+            connection.busy = false;
+            self.ready.insert(conn);
+        }
     }
 
     /// Whether a client has sent more while a request of its is in work.
@@ -131,11 +149,11 @@ impl Connections {
         self.open.get(&conn).map_or("a closed connection", |connection| &connection.peer)
     }
 
-    /// Forgets a connection. Says whether it was there.
+    /// Forgets a connection. Says whether it was there, and the other side with it.
     pub(crate) fn remove(&mut self, conn: ConnId) -> bool {
         let Some(connection) = self.open.remove(&conn) else { return false };
         self.buffered_bytes -= connection.reader.buffered_bytes();
         self.ready.remove(&conn);
-        true
+        !connection.is_closed
     }
 }

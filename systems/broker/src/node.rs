@@ -188,7 +188,7 @@ impl Running {
             }
             Event::Closed { conn } => {
                 if !self.peers.closed(cx.now_ns, conn) {
-                    self.connections.remove(conn);
+                    self.connections.hang_up(conn);
                     self.forget(conn);
                 }
             }
@@ -205,9 +205,10 @@ impl Running {
         cx: &mut Cx<'_>,
     ) {
         let peer = self.connections.peer(conn).to_owned();
-        if self.connections.remove(conn) {
+        let is_there = self.connections.remove(conn);
+        self.forget(conn);
+        if is_there {
             cx.env.log(LogLevel::Debug, format_args!("closes the connection from {peer}: {why}"));
-            self.forget(conn);
             cx.effects.push(Effect::Close { conn });
         }
     }

@@ -295,3 +295,52 @@ fn bytes_after_a_body_are_ignored() {
     let (_, response) = decode_response::<MetadataRequest>(frame, 13).expect("it can be read");
     assert_eq!(response.brokers.len(), 1);
 }
+
+#[test]
+fn what_a_client_sent_before_it_closed_counts() {
+    let mut bench = Bench::new();
+    let other = bench.connect();
+    let topic = CreateTopicsRequestTopic {
+        name: "t".to_owned(),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    bench.ask(other, 7, &CreateTopicsRequest { topics: vec![topic], ..Default::default() });
+    bench.ask(other, 0, &FindCoordinatorRequest { key: "g".to_owned(), ..Default::default() });
+    bench.wait_ms(1000);
+    let join = JoinGroupRequest {
+        group_id: "g".to_owned(),
+        session_timeout_ms: 6000,
+        rebalance_timeout_ms: 6000,
+        protocol_type: "consumer".to_owned(),
+        protocols: vec![JoinGroupRequestProtocol { name: "range".to_owned(), metadata: Bytes::new() }],
+        ..Default::default()
+    };
+    let produce = ProduceRequest {
+        acks: 0,
+        timeout_ms: 1000,
+        topics: vec![ProduceRequestTopic {
+            name: "t".to_owned(),
+            partitions: vec![ProduceRequestPartition {
+                index: 0,
+                records: Some(BatchBuilder::new().record(0, None, Some(b"value")).build()),
+            }],
+        }],
+        ..Default::default()
+    };
+    let ends = |bench: &mut Bench| {
+        let partition = ListOffsetsRequestPartition { timestamp: -1, ..Default::default() };
+        let topics = vec![ListOffsetsRequestTopic { name: "t".to_owned(), partitions: vec![partition] }];
+        let body = ListOffsetsRequest { replica_id: -1, topics, ..Default::default() };
+        bench.ask(other, 7, &body).topics[0].partitions[0].offset
+    };
+    // The produces wait behind a member that joins, of which nobody wants the answer any more; the last frame is cut off.
+    let conn = bench.connect();
+    let all = [request(3, &join), request(8, &produce), request(8, &produce), request(8, &produce)].concat();
+    bench.send(conn, all[..all.len() - 1].to_vec());
+    assert_eq!(ends(&mut bench), 0);
+    bench.hang_up(conn);
+    bench.wait_ms(100);
+    assert_eq!(ends(&mut bench), 2);
+}

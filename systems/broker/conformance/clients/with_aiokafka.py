@@ -77,6 +77,28 @@ async def headers_and_nulls():
 
 
 @case
+async def transactions_commit_and_abort():
+    topic = await create(cases.name("transactions"))
+    expected = []
+    async with AIOKafkaProducer(
+        bootstrap_servers=cases.bootstrap, transactional_id=cases.name("transactions")
+    ) as producer:
+        for number in range(6):
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, str(number).encode())
+            if number % 3 == 1:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+                expected.append(str(number))
+    async with AIOKafkaConsumer(
+        bootstrap_servers=cases.bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        equal([r.value.decode() for r in await read(consumer, len(expected))], expected)
+
+
+@case
 async def two_members_of_a_group():
     topic, group = await create(cases.name("group"), 4), cases.name("group")
 

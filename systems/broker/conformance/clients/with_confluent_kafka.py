@@ -206,6 +206,124 @@ def groups_and_their_offsets():
     assert group not in [g.group_id for g in admin.list_consumer_groups().result(PATIENCE_S).valid]
 
 
+def transactional(name, **settings):
+    producer = Producer({"bootstrap.servers": cases.bootstrap, "transactional.id": cases.name(name), **settings})
+    producer.init_transactions(PATIENCE_S)
+    return producer
+
+
+def read_committed(topic, partition=0):
+    """The values that are there now, as a consumer of committed records reads them."""
+    consumer = consumer_of(cases.name("reader"), **{"isolation.level": "read_committed", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    values, deadline = [], time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        for message in consumer.consume(100, timeout=0.5):
+            if message.error() and message.error().code() == KafkaError._PARTITION_EOF:
+                consumer.close()
+                return values
+            if message.error():
+                raise KafkaException(message.error())
+            values.append(message.value().decode())
+    raise AssertionError(f"{topic} has no end")
+
+
+@cases.case
+def transactions_commit_and_abort():
+    topic = create(cases.name("transactions"), 2)
+    producer = transactional("transactions")
+    expected = []
+    for number in range(6):
+        producer.begin_transaction()
+        for partition in range(2):
+            producer.produce(topic, str(number), partition=partition)
+        if number % 3 == 1:
+            producer.flush(PATIENCE_S)
+            producer.abort_transaction(PATIENCE_S)
+        else:
+            producer.commit_transaction(PATIENCE_S)
+            expected.append(str(number))
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=0)
+    equal(producer.flush(PATIENCE_S), 0, "not delivered:")
+    equal(read_committed(topic), expected, "while one is open")
+    producer.commit_transaction(PATIENCE_S)
+    equal(read_committed(topic), [*expected, "open"], "of partition 0")
+    equal(read_committed(topic, 1), expected, "of partition 1")
+
+
+@cases.case
+def a_producer_fences_another():
+    topic = create(cases.name("fenced"))
+    old = transactional("fenced")
+    old.begin_transaction()
+    old.produce(topic, "old")
+    equal(old.flush(PATIENCE_S), 0, "not delivered:")
+    new = transactional("fenced")
+    try:
+        old.commit_transaction(PATIENCE_S)
+        raise AssertionError("the old one has committed")
+    except KafkaException as e:
+        equal(e.args[0].code(), KafkaError._FENCED)
+    new.begin_transaction()
+    new.produce(topic, "new")
+    new.commit_transaction(PATIENCE_S)
+    equal(read_committed(topic), ["new"], "read")
+
+
+@cases.case
+def offsets_in_a_transaction():
+    topic, group = create(cases.name("in-transaction")), cases.name("in-transaction")
+    produce(topic, [{"value": str(i)} for i in range(5)])
+    member, producer = consumer_of(group), transactional("in-transaction")
+    member.subscribe([topic])
+    read(member, 5)
+    for at, commits in [(2, False), (3, True)]:
+        producer.begin_transaction()
+        offsets = [TopicPartition(topic, 0, at)]
+        producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), PATIENCE_S)
+        if commits:
+            producer.commit_transaction(PATIENCE_S)
+        else:
+            producer.abort_transaction(PATIENCE_S)
+    equal(member.committed([TopicPartition(topic, 0)], PATIENCE_S)[0].offset, 3, "committed")
+    member.close()
+
+
+@cases.through_restarts
+def exactly_once_copy_through_restarts():
+    source, target = create(cases.name("source")), create(cases.name("target"))
+    feed = Producer({"bootstrap.servers": cases.bootstrap, "enable.idempotence": True})
+    member = consumer_of(cases.name("copy"), **{"session.timeout.ms": 10_000})
+    member.subscribe([source])
+    producer = transactional("copy", **{"transaction.timeout.ms": 20_000})
+    sent, copied, deadline = 0, 0, time.monotonic() + SEND_S
+    while copied < sent or time.monotonic() < deadline:
+        assert time.monotonic() < deadline + 2 * PATIENCE_S, f"{copied} of {sent} copied"
+        if time.monotonic() < deadline:
+            feed.produce(source, str(sent))
+            feed.poll(0)
+            sent += 1
+        messages = [m for m in member.consume(100, timeout=SEND_PAUSE_S) if not m.error()]
+        if not messages:
+            continue
+        producer.begin_transaction()
+        try:
+            for message in messages:
+                producer.produce(target, message.value())
+            offsets = [TopicPartition(source, 0, messages[-1].offset() + 1)]
+            producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), PATIENCE_S)
+            producer.commit_transaction(PATIENCE_S)
+            copied = messages[-1].offset() + 1
+        except KafkaException as e:
+            if not e.args[0].txn_requires_abort():
+                raise
+            producer.abort_transaction(PATIENCE_S)
+            member.seek(TopicPartition(source, 0, messages[0].offset()))
+    member.close()
+    equal(read_committed(target), [str(i) for i in range(sent)], "copied")
+
+
 @cases.through_restarts
 def nothing_is_lost_or_doubled_through_restarts():
     topic, group = create(cases.name("restarts")), cases.name("restarts")

@@ -98,6 +98,29 @@ def offsets_by_time():
 
 
 @cases.case
+def transactions_commit_and_abort():
+    topic = create(cases.name("transactions"))
+    producer = KafkaProducer(bootstrap_servers=cases.bootstrap, transactional_id=cases.name("transactions"))
+    producer.init_transactions()
+    expected = []
+    for number in range(6):
+        producer.begin_transaction()
+        producer.send(topic, str(number).encode()).get(30)
+        if number % 3 == 1:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+            expected.append(str(number))
+    producer.close()
+    consumer = KafkaConsumer(
+        bootstrap_servers=cases.bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    )
+    consumer.assign([TopicPartition(topic, 0)])
+    equal([r.value.decode() for r in read(consumer, len(expected))], expected)
+    consumer.close()
+
+
+@cases.case
 def group_with_committed_offsets():
     topic, group = create(cases.name("group"), 2), cases.name("group")
     producer = KafkaProducer(bootstrap_servers=cases.bootstrap)

@@ -239,6 +239,49 @@ func committedOffsets(ctx context.Context) error {
 	return equal(lags[group].Lag.Total(), int64(1), "lag")
 }
 
+func transactions(ctx context.Context) error {
+	topic := name("transactions")
+	if err := create(ctx, topic, 1); err != nil {
+		return err
+	}
+	cl, err := client(kgo.TransactionalID(topic), kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	var expected []string
+	for i := range 10 {
+		if err := cl.BeginTransaction(); err != nil {
+			return err
+		}
+		value := strconv.Itoa(i)
+		if err := cl.ProduceSync(ctx, kgo.StringRecord(value)).FirstErr(); err != nil {
+			return err
+		}
+		commits := i%3 != 1
+		if err := cl.EndTransaction(ctx, kgo.TransactionEndTry(commits)); err != nil {
+			return err
+		}
+		if commits {
+			expected = append(expected, value)
+		}
+	}
+	reader, err := client(kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	records, err := read(ctx, reader, len(expected))
+	if err != nil {
+		return err
+	}
+	var got []string
+	for _, record := range records {
+		got = append(got, string(record.Value))
+	}
+	return equal(got, expected, "read")
+}
+
 func throughRestarts(ctx context.Context) error {
 	topic := name("restarts")
 	if err := create(ctx, topic, 1); err != nil {
@@ -307,6 +350,7 @@ func main() {
 		{"idempotent-producer-with-each-codec", idempotentProducerWithEachCodec},
 		{"group-with-two-members", groupWithTwoMembers},
 		{"committed-offsets", committedOffsets},
+		{"transactions-commit-and-abort", transactions},
 	}
 	if os.Args[4] == "restarts" {
 		cases = []testCase{{"nothing-is-lost-or-doubled-through-restarts", throughRestarts}}

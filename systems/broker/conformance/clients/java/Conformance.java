@@ -32,10 +32,13 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.InvalidPartitionsException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -69,6 +72,7 @@ public class Conformance {
         Map<String, Case> cases = new LinkedHashMap<>();
         if (args[3].equals("restarts")) {
             cases.put("nothing-is-lost-or-doubled-through-restarts", all::throughRestarts);
+            cases.put("exactly-once-copy-through-restarts", all::copyThroughRestarts);
         } else {
             all.quiet(cases);
         }
@@ -97,6 +101,9 @@ public class Conformance {
         cases.put("producer-without-idempotence", this::withoutIdempotence);
         cases.put("headers-and-nulls", this::headersAndNulls);
         cases.put("large-batches", this::largeBatches);
+        cases.put("transactions-commit-and-abort", this::transactions);
+        cases.put("a-producer-fences-another", this::fencing);
+        cases.put("offsets-in-a-transaction", this::transactionalOffsets);
         cases.put("seek-and-offsets", this::seekAndOffsets);
         cases.put("admin-list-offsets", this::listOffsets);
         cases.put("group-with-eager-rebalance", () -> rebalance(RangeAssignor.class));
@@ -370,6 +377,161 @@ public class Conformance {
             }
         }
         equal(readAll(topic, 5001).get(5000).value().length, 1_000_000, "the last one's size");
+    }
+
+    // Transactions. The client finds that the cluster has transaction version 2: each has another epoch.
+
+    private KafkaProducer<byte[], byte[]> transactional(String name) {
+        KafkaProducer<byte[], byte[]> producer =
+            producer(Map.of("transactional.id", prefix + "-" + name, "transaction.timeout.ms", 20_000));
+        producer.initTransactions();
+        return producer;
+    }
+
+    /** The values that are there now, as a consumer of committed records reads them. */
+    private List<String> readCommitted(String topic, int partition) {
+        TopicPartition of = new TopicPartition(topic, partition);
+        List<String> values = new ArrayList<>();
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(Map.of("isolation.level", "read_committed"))) {
+            consumer.assign(List.of(of));
+            long end = consumer.endOffsets(List.of(of)).get(of);
+            long deadline = System.nanoTime() + PATIENCE.toNanos();
+            while (consumer.position(of) < end && System.nanoTime() < deadline) {
+                consumer.poll(Duration.ofMillis(200)).forEach(r -> values.add(new String(r.value())));
+            }
+            equal(consumer.position(of) >= end, true, "read to the end");
+        }
+        return values;
+    }
+
+    private void transactions() throws Exception {
+        String topic = create("transactions", 2);
+        List<String> expected = new ArrayList<>();
+        try (KafkaProducer<byte[], byte[]> producer = transactional("transactions")) {
+            for (int number = 0; number < 20; number++) {
+                producer.beginTransaction();
+                for (int partition = 0; partition < 2; partition++) {
+                    byte[] value = String.valueOf(number).getBytes();
+                    producer.send(new ProducerRecord<>(topic, partition, null, null, value));
+                }
+                if (number % 3 == 1) {
+                    producer.flush();
+                    producer.abortTransaction();
+                } else {
+                    producer.commitTransaction();
+                    expected.add(String.valueOf(number));
+                }
+            }
+            producer.beginTransaction();
+            get(producer.send(new ProducerRecord<>(topic, 0, null, null, "open".getBytes())));
+            equal(readCommitted(topic, 0), expected, "while one is open");
+            producer.commitTransaction();
+        }
+        equal(readCommitted(topic, 1), expected, "of partition 1");
+        expected.add("open");
+        equal(readCommitted(topic, 0), expected, "of partition 0");
+    }
+
+    private void fencing() throws Exception {
+        String topic = create("fenced", 1);
+        try (KafkaProducer<byte[], byte[]> old = transactional("fenced")) {
+            old.beginTransaction();
+            get(old.send(new ProducerRecord<>(topic, "old".getBytes())));
+            try (KafkaProducer<byte[], byte[]> next = transactional("fenced")) {
+                try {
+                    old.commitTransaction();
+                    throw new AssertionError("the old one has committed");
+                } catch (ProducerFencedException expected) {
+                    // As it should be.
+                }
+                next.beginTransaction();
+                next.send(new ProducerRecord<>(topic, "new".getBytes()));
+                next.commitTransaction();
+            }
+        }
+        equal(readCommitted(topic, 0), List.of("new"), "read");
+    }
+
+    private void transactionalOffsets() throws Exception {
+        String topic = create("in-transaction", 1);
+        String group = prefix + "-in-transaction";
+        TopicPartition zero = new TopicPartition(topic, 0);
+        fill(topic, 0, 5);
+        try (KafkaConsumer<byte[], byte[]> member = member(group, Map.of());
+                KafkaProducer<byte[], byte[]> producer = transactional("in-transaction")) {
+            member.subscribe(List.of(topic));
+            read(member, 5);
+            for (boolean commits : new boolean[] {false, true}) {
+                producer.beginTransaction();
+                producer.sendOffsetsToTransaction(
+                    Map.of(zero, new OffsetAndMetadata(commits ? 3 : 2)), member.groupMetadata());
+                if (commits) {
+                    producer.commitTransaction();
+                } else {
+                    producer.abortTransaction();
+                }
+            }
+            equal(member.committed(Set.of(zero)).get(zero).offset(), 3L, "committed");
+        }
+    }
+
+    private void copyThroughRestarts() throws Exception {
+        String source = create("source", 1);
+        String target = create("target", 1);
+        TopicPartition zero = new TopicPartition(source, 0);
+        long sent = 0;
+        long copied = 0;
+        try (KafkaConsumer<byte[], byte[]> member = member(prefix + "-copy", Map.of("session.timeout.ms", 10_000));
+                KafkaProducer<byte[], byte[]> feed = producer(Map.of())) {
+            member.subscribe(List.of(source));
+            KafkaProducer<byte[], byte[]> producer = transactional("copy");
+            long deadline = System.nanoTime() + SEND.toNanos();
+            while (copied < sent || System.nanoTime() < deadline) {
+                equal(System.nanoTime() < deadline + 2 * PATIENCE.toNanos(), true, copied + " of " + sent + " in time");
+                if (System.nanoTime() < deadline) {
+                    feed.send(new ProducerRecord<>(source, String.valueOf(sent++).getBytes()));
+                }
+                List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
+                member.poll(Duration.ofMillis(10)).forEach(records::add);
+                if (records.isEmpty()) {
+                    continue;
+                }
+                long next = records.get(records.size() - 1).offset() + 1;
+                try {
+                    producer.beginTransaction();
+                    records.forEach(r -> producer.send(new ProducerRecord<>(target, r.value())));
+                    producer.sendOffsetsToTransaction(
+                        Map.of(zero, new OffsetAndMetadata(next)), member.groupMetadata());
+                    commit(producer);
+                    copied = next;
+                } catch (ProducerFencedException e) {
+                    throw e;
+                } catch (KafkaException e) {
+                    producer.abortTransaction();
+                    member.seek(zero, records.get(0).offset());
+                }
+            }
+            producer.close();
+        }
+        List<String> expected = new ArrayList<>();
+        for (long i = 0; i < sent; i++) {
+            expected.add(String.valueOf(i));
+        }
+        equal(readCommitted(target, 0), expected, "copied");
+    }
+
+    /** A commit whose answer is late is asked for again, as the client's documentation says. */
+    private static void commit(KafkaProducer<?, ?> producer) {
+        for (int attempt = 0; ; attempt++) {
+            try {
+                producer.commitTransaction();
+                return;
+            } catch (TimeoutException e) {
+                if (attempt == 3) {
+                    throw e;
+                }
+            }
+        }
     }
 
     // Consumer.

@@ -3,6 +3,7 @@
 use crate::defect::DefectKind;
 use crate::durability::Fsync;
 use crate::ids::BrokerId;
+use crate::settings::{Cleanup, TopicSettings};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -83,8 +84,48 @@ pub struct BrokerConfig {
     pub segment_bytes: u64,
     /// The largest batch that a producer may send. Units: bytes.
     pub max_batch_bytes: usize,
+    /// What becomes of old records, where the topic does not say.
+    pub topic_defaults: RetentionConfig,
     /// A bug to switch on.
     pub defect: Option<DefectKind>,
+}
+
+/// What becomes of old records.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RetentionConfig {
+    /// Whether segments are deleted, compacted, or both.
+    pub cleanup: Cleanup,
+    /// A segment whose newest record is older goes; none if never.
+    pub retention_ms: Option<u64>,
+    /// A larger partition loses its oldest segments; none if never.
+    pub retention_bytes: Option<u64>,
+    /// A segment that is older is followed by a new one.
+    pub segment_ms: u64,
+    /// How long a compacted log keeps a record without a value.
+    pub delete_retention_ms: u64,
+    /// Which part of a log is to be new before it is compacted.
+    pub min_cleanable_dirty_ratio: f64,
+    /// A younger record is not compacted.
+    pub min_compaction_lag_ms: u64,
+    /// A record that waits longer is compacted however little there is to gain.
+    pub max_compaction_lag_ms: u64,
+}
+
+impl Default for RetentionConfig {
+    /// Kafka's defaults.
+    fn default() -> RetentionConfig {
+        const DAY_MS: u64 = 24 * 3600 * 1000;
+        RetentionConfig {
+            cleanup: Cleanup::Delete,
+            retention_ms: Some(7 * DAY_MS),
+            retention_bytes: None,
+            segment_ms: 7 * DAY_MS,
+            delete_retention_ms: DAY_MS,
+            min_cleanable_dirty_ratio: 0.5,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX as u64,
+        }
+    }
 }
 
 impl BrokerConfig {
@@ -114,7 +155,27 @@ impl BrokerConfig {
             quorum_log_bytes: 4 << 20,
             segment_bytes: 1 << 30,
             max_batch_bytes: 1_048_588,
+            topic_defaults: RetentionConfig::default(),
             defect: None,
+        }
+    }
+
+    /// The settings of a topic that asks for none.
+    pub(crate) fn topic_settings(&self) -> TopicSettings {
+        let (durability, retention) = (self.durability(), self.topic_defaults);
+        TopicSettings {
+            cleanup: retention.cleanup,
+            delete_retention_ms: retention.delete_retention_ms,
+            max_compaction_lag_ms: retention.max_compaction_lag_ms,
+            max_message_bytes: u32::try_from(self.max_batch_bytes).unwrap_or(u32::MAX),
+            min_cleanable_dirty_ratio: retention.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms: retention.min_compaction_lag_ms,
+            min_insync_replicas: durability.min_insync_replicas,
+            retention_bytes: retention.retention_bytes,
+            retention_ms: retention.retention_ms,
+            segment_bytes: self.segment_bytes,
+            segment_ms: retention.segment_ms,
+            unclean_leader_election: durability.unclean_leader_election,
         }
     }
 

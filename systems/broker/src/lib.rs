@@ -11,6 +11,7 @@
 //! group         consumer groups as a state machine     txn       transactions as a state machine
 //! transactions  drives those, asks them, carries markers
 //! log           a partition's log on disk                             durability when logs are synced
+//! settings      of topics and brokers, by name
 //! defect        planted bugs, by name
 //! ```
 //!
@@ -40,11 +41,12 @@ mod replica;
 mod replicas;
 mod requests;
 mod schedule;
+pub mod settings;
 pub mod shell;
 mod transactions;
 pub mod txn;
 
-pub use config::{Address, BrokerConfig};
+pub use config::{Address, BrokerConfig, RetentionConfig};
 pub use durability::Fsync;
 pub use ids::BrokerId;
 pub use node::Broker;

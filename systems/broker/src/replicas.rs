@@ -7,6 +7,7 @@ use crate::log::{LogConfig, LogError, PartitionLog};
 use crate::node::{Cx, Fatal, Running};
 use crate::replica::{Replica, Role};
 use riprap_env::LogLevel;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the logs lie on the disk, one folder each.
@@ -22,7 +23,6 @@ pub(crate) struct Replicas {
     dirty: BTreeSet<PartitionKey>,
     /// High watermark, role or end may have changed: waiting requests are looked at again.
     changed: BTreeSet<PartitionKey>,
-    log_config: LogConfig,
     fsync: Fsync,
     flush: Flush,
     /// When the ISRs are looked at next.
@@ -40,11 +40,6 @@ impl Replicas {
             is_awake: false,
             dirty: BTreeSet::new(),
             changed: BTreeSet::new(),
-            log_config: LogConfig {
-                max_batch_bytes: config.max_batch_bytes,
-                segment_bytes: config.segment_bytes,
-                ..LogConfig::default()
-            },
             fsync: config.fsync,
             flush: Flush::new(config.flush_interval_ms),
             isr_check_at_ns: 0,
@@ -151,12 +146,16 @@ impl Running {
             if !partition.state.replicas.contains(&me) {
                 continue;
             }
-            if !replicas.open.contains_key(&key) {
-                let replica = open(key, &partition.topic.name, replicas.log_config, self.config.fsync, cx)?;
-                replicas.open.insert(key, replica);
-                self.membership.hurry(cx.now_ns);
-            }
-            let replica = replicas.open.get_mut(&key).expect("it was opened");
+            let log_config = partition.topic.settings(&self.config).log_config();
+            let replica = match replicas.open.entry(key) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(missing) => {
+                    let name = &partition.topic.name;
+                    self.membership.hurry(cx.now_ns);
+                    missing.insert(open(key, name, log_config, self.config.fsync, cx)?)
+                }
+            };
+            replica.log.set_config(log_config);
             if replica.update(me, partition, cx.now_ns, cx.env) {
                 replicas.changed.insert(key);
                 replicas.isr_check_at_ns = cx.now_ns;
@@ -188,7 +187,7 @@ impl Running {
                 image.partitions().map(|(key, _)| key).filter(|key| is_needed(*key)).map(name_of).collect();
             for name in cx.env.disk().list(DIR)? {
                 if !needed.contains(&name) {
-                    cx.env.log(LogLevel::Info, format_args!("removes the log {name}: its topic is gone"));
+                    cx.env.log(LogLevel::Info, format_args!("removes the log {name}: nobody needs it here"));
                     cx.env.disk().remove_dir_all(&format!("{DIR}/{name}"))?;
                 }
             }
@@ -197,7 +196,7 @@ impl Running {
             self.replicas.open.keys().copied().filter(|key| !is_needed(*key)).collect();
         for key in gone {
             let replica = self.replicas.open.remove(&key).expect("it was listed");
-            cx.env.log(LogLevel::Info, format_args!("{}: removed with its topic", replica.name()));
+            cx.env.log(LogLevel::Info, format_args!("{}: removed: nobody needs it here", replica.name()));
             replica.log.close(cx.env.disk());
             cx.env.disk().remove_dir_all(&dir_of(key))?;
             self.replicas.dirty.remove(&key);

@@ -311,6 +311,73 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             let body = DescribeConfigsRequest { resources: resources.into(), ..Default::default() };
             check(bench, conn, version, [body]);
         }
+        ApiKey::AlterConfigs => {
+            let resources = [(2, "t"), (2, "no-such"), (4, "1"), (9, "")].map(|(resource_type, name)| {
+                let config =
+                    AlterConfigsRequestConfig { name: text("retention.ms"), value: Some(text("1000")) };
+                AlterConfigsRequestResource {
+                    resource_type,
+                    resource_name: text(name),
+                    configs: vec![config],
+                }
+            });
+            let bodies = [true, false].map(|validate_only| AlterConfigsRequest {
+                resources: resources.clone().into(),
+                validate_only,
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::IncrementalAlterConfigs => {
+            let configs: Vec<IncrementalAlterConfigsRequestConfig> =
+                [(0, "retention.ms"), (1, "retention.bytes")]
+                    .map(|(config_operation, name)| IncrementalAlterConfigsRequestConfig {
+                        name: text(name),
+                        config_operation,
+                        value: Some(text("1000")).filter(|_| config_operation == 0),
+                    })
+                    .into();
+            let resources = [(2, "t"), (2, "no-such"), (4, "1"), (9, "")].map(|(resource_type, name)| {
+                IncrementalAlterConfigsRequestResource {
+                    resource_type,
+                    resource_name: text(name),
+                    configs: configs.clone(),
+                }
+            });
+            let body = IncrementalAlterConfigsRequest { resources: resources.into(), ..Default::default() };
+            check(bench, conn, version, [body]);
+        }
+        ApiKey::ElectLeaders => {
+            let named = ["t", "no-such"]
+                .map(|name| ElectLeadersRequestTopic { name: text(name), partitions: vec![0, 99] });
+            let bodies = [None, Some(named.into())].map(|topics| ElectLeadersRequest {
+                topics,
+                timeout_ms: 1000,
+                ..Default::default()
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::AlterPartitionReassignments => {
+            let partitions: Vec<AlterPartitionReassignmentsRequestPartition> =
+                [(0, Some(vec![1])), (0, None), (99, None), (0, Some(vec![7]))]
+                    .map(|(index, replicas)| AlterPartitionReassignmentsRequestPartition { index, replicas })
+                    .into();
+            let bodies = partitions.into_iter().map(|partition| AlterPartitionReassignmentsRequest {
+                timeout_ms: 1000,
+                topics: vec![AlterPartitionReassignmentsRequestTopic {
+                    name: text("t"),
+                    partitions: vec![partition],
+                }],
+                ..Default::default()
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::ListPartitionReassignments => {
+            let named = ListPartitionReassignmentsRequestTopic { name: text("t"), partitions: vec![0] };
+            let bodies = [None, Some(vec![named])]
+                .map(|topics| ListPartitionReassignmentsRequest { timeout_ms: 1000, topics });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::UnregisterBroker => check(bench, conn, version, [UnregisterBrokerRequest { broker_id: 9 }]),
         ApiKey::DescribeCluster => check(bench, conn, version, [DescribeClusterRequest::default()]),
         key => panic!("{key} is served and not asked for here: add it"),
     }

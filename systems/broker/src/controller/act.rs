@@ -3,10 +3,11 @@
 use super::decide::{self, AlterPartition, Leaving};
 use super::topics::{self, TopicWish};
 use super::{ControlRequest, ControlResponse, Origin, SERVE_TIMEOUT_NS, Serving, Session, TICK_NS};
+use crate::config::BrokerConfig;
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey, TopicId};
 use crate::metadata::Record;
 use crate::node::{Cx, Running};
-use crate::requests::metadata::topic_settings;
+use crate::settings::{TopicSettings, describe_topic};
 use bytes::Bytes;
 use riprap_env::LogLevel;
 use riprap_protocol::messages::{
@@ -220,7 +221,8 @@ impl Running {
                     self.create_partitions(&body.map_err(|_| ErrorCode::INVALID_REQUEST)?, leaders, cx)?;
                 response.to_bytes(version)
             }
-            _ => return Err(ErrorCode::UNSUPPORTED_VERSION),
+            Some(key) => self.administer(key, version, &mut reader, cx)?,
+            None => return Err(ErrorCode::UNSUPPORTED_VERSION),
         };
         let body: Bytes = body.map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
         Ok(ForwardRequestResponse { error_code: ErrorCode::NONE, body })
@@ -266,7 +268,8 @@ impl Running {
                     answered.replication_factor =
                         states.clone().next().map_or(-1, |s| s.replicas.len() as i16);
                     // The Java client fails on null, which is for those who may not see them. Source: KIP-525.
-                    answered.configs = Some(records.iter().flat_map(described).collect());
+                    answered.configs =
+                        Some(records.iter().flat_map(|record| described(&self.config, record)).collect());
                     if !request.validate_only {
                         leaders.extend(states.filter_map(|state| state.leader));
                         cx.env.log(LogLevel::Info, format_args!("controller: makes topic `{}`", topic.name));
@@ -394,7 +397,7 @@ impl Running {
     }
 
     /// Proposes, and logs what becomes of partitions.
-    fn propose_logged(
+    pub(super) fn propose_logged(
         &mut self,
         records: &[Record],
         cx: &mut Cx<'_>,
@@ -425,17 +428,15 @@ fn random_uuid(cx: &mut Cx<'_>) -> [u8; 16] {
 }
 
 /// The settings of a topic that a record makes, as its maker is told them.
-fn described(record: &Record) -> Vec<CreateTopicsResponseConfig> {
-    let Record::CreateTopic { min_insync_replicas, unclean_leader_election, configs, .. } = record else {
-        return Vec::new();
-    };
-    let settings = topic_settings(*min_insync_replicas, *unclean_leader_election, configs).into_iter();
-    let config = |(name, value, config_source)| CreateTopicsResponseConfig {
-        name,
-        value: Some(value),
-        read_only: true,
-        config_source,
+fn described(config: &BrokerConfig, record: &Record) -> Vec<CreateTopicsResponseConfig> {
+    let Record::CreateTopic { configs, .. } = record else { return Vec::new() };
+    let settings = describe_topic(config, &TopicSettings::resolve(config, configs), configs);
+    let shown = settings.iter().map(|setting| CreateTopicsResponseConfig {
+        name: setting.name.to_owned(),
+        value: Some(setting.value().to_owned()),
+        read_only: false,
+        config_source: setting.source() as i8,
         ..Default::default()
-    };
-    settings.map(config).collect()
+    });
+    shown.collect()
 }

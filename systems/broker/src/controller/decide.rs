@@ -4,9 +4,10 @@
 //! elections, any live replica. If there is none the partition has no leader, and the ISR keeps its last member, which
 //! leads again when it is back.
 //!
-//! Source: KIP-497 (AlterPartition), KIP-966 (last replica, ELR).
+//! Source: KIP-497 (AlterPartition), KIP-966 (last replica, ELR), KIP-455 (reassignments, which `reassign` begins).
 
-use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
+use super::reassign::complete;
+use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey, TopicId};
 use crate::metadata::{Image, Partition, PartitionState, Record};
 use riprap_protocol::ErrorCode;
 
@@ -34,6 +35,13 @@ pub(crate) fn fence(image: &Image, id: BrokerId) -> Vec<Record> {
     records
 }
 
+/// A broker is gone for good. Should it come back, it registers as if it were new.
+pub(crate) fn unregister(image: &Image, id: BrokerId) -> Vec<Record> {
+    let mut records = fence(image, id);
+    records.push(Record::UnregisterBroker { id });
+    records
+}
+
 /// A fenced broker has caught up with the metadata log: partitions without a leader may now have one.
 pub(crate) fn unfence(image: &Image, id: BrokerId) -> Vec<Record> {
     let mut records = vec![Record::UnfenceBroker { id }];
@@ -43,7 +51,9 @@ pub(crate) fn unfence(image: &Image, id: BrokerId) -> Vec<Record> {
             return None;
         }
         let mut next = state.clone();
-        elect(&mut next, partition, |other| other == id || image.is_live(other));
+        let is_live = |other| other == id || image.is_live(other);
+        elect(&mut next, partition, is_live);
+        complete(&mut next, partition, is_live);
         (next != *state).then_some(next)
     }));
     records
@@ -97,8 +107,30 @@ pub(crate) fn alter(
     if next.isr.len() >= partition.min_insync() {
         next.elr.clear();
     }
-    next.partition_epoch = next.partition_epoch.next();
+    complete(&mut next, partition, |id| image.is_live(id));
+    next.partition_epoch = state.partition_epoch.next();
     Ok(next)
+}
+
+/// A topic's settings are others: what its partitions may keep, and who may lead them, may be too.
+pub(crate) fn reconfigured(image: &Image, topic: TopicId) -> Vec<Record> {
+    let all = changes(image, |partition| {
+        let mut next = partition.state.clone();
+        if next.isr.len() >= partition.min_insync() {
+            next.elr.clear();
+        }
+        if next.leader.is_none() {
+            elect(&mut next, partition, |id| image.is_live(id));
+        }
+        complete(&mut next, partition, |id| image.is_live(id));
+        if next == *partition.state {
+            return None;
+        }
+        next.partition_epoch = partition.state.partition_epoch.next();
+        Some(next)
+    });
+    let is_its = |record: &Record| matches!(record, Record::SetPartition { topic: of, .. } if *of == topic);
+    all.into_iter().filter(is_its).collect()
 }
 
 /// How much is known of a broker that stops to take part.
@@ -155,7 +187,7 @@ fn without(
 }
 
 /// Chooses a leader, or none. A change of leader raises both epochs.
-fn elect(next: &mut PartitionState, partition: Partition<'_>, is_live: impl Fn(BrokerId) -> bool) {
+pub(super) fn elect(next: &mut PartitionState, partition: Partition<'_>, is_live: impl Fn(BrokerId) -> bool) {
     let before = next.leader;
     let find = |ids: &[BrokerId]| next.replicas.iter().copied().find(|id| ids.contains(id) && is_live(*id));
     if let Some(leader) = find(&next.isr) {
@@ -181,9 +213,9 @@ fn elect(next: &mut PartitionState, partition: Partition<'_>, is_live: impl Fn(B
     }
 }
 
-fn in_order(replicas: &[BrokerId], is_in: impl Fn(BrokerId) -> bool) -> Vec<BrokerId> {
+pub(super) fn in_order(replicas: &[BrokerId], is_in: impl Fn(BrokerId) -> bool) -> Vec<BrokerId> {
     replicas.iter().copied().filter(|id| is_in(*id)).collect()
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

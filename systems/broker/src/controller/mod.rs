@@ -8,7 +8,10 @@
 //! may have happened or may happen yet.
 
 mod act;
+mod admin;
+pub(crate) mod configs;
 pub(crate) mod decide;
+mod reassign;
 pub(crate) mod topics;
 
 use crate::connection::ReplyTo;

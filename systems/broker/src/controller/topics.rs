@@ -1,9 +1,11 @@
 //! What the controller decides about topics: whether one can be made as asked, and where its replicas go.
 
+use super::configs;
 use crate::config::BrokerConfig;
 use crate::coordinators::is_internal;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionEpoch, TopicId};
 use crate::metadata::{Image, PartitionState, Record};
+use crate::settings::Cleanup;
 use riprap_protocol::ErrorCode;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +40,7 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-fn refuse<T>(code: ErrorCode, message: String) -> Result<T, Refusal> {
+pub(super) fn refuse<T>(code: ErrorCode, message: String) -> Result<T, Refusal> {
     Err(Refusal { code, message })
 }
 
@@ -53,9 +55,20 @@ pub(crate) fn create(
     if image.topic_id(&wish.name).is_some() {
         return refuse(ErrorCode::TOPIC_ALREADY_EXISTS, format!("topic `{}` exists", wish.name));
     }
-    let settings = settings(config, &wish.configs)?;
-    let replicas =
-        if wish.assignments.is_empty() { place(image, config, wish)? } else { assigned(config, wish, 0)? };
+    // A setting without a value is left to the broker.
+    let asked = wish.configs.iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?)));
+    let mut asked: Vec<(String, String)> = asked.collect();
+    let policy = "cleanup.policy";
+    if is_internal(&wish.name) && asked.iter().all(|(name, _)| name != policy) {
+        // What coordinators remember must not go with its age.
+        asked.push((policy.to_owned(), Cleanup::Compact.to_string()));
+    }
+    let settings = configs::check(config, asked)?;
+    let replicas = if wish.assignments.is_empty() {
+        place(image, config, wish)?
+    } else {
+        assigned(image, config, wish, 0)?
+    };
     let in_all = image.partitions().count() + replicas.len();
     if in_all > MAX_PARTITIONS_IN_ALL {
         let message = format!("{in_all} partitions in all; at most {MAX_PARTITIONS_IN_ALL}");
@@ -105,7 +118,7 @@ pub(crate) fn grow(
     } else {
         let assignments = (has as i32..).zip(places.iter().cloned()).collect();
         let wish = TopicWish { partitions: -1, replication_factor: -1, assignments, ..TopicWish::default() };
-        let replicas = assigned(config, &wish, has as i32)?;
+        let replicas = assigned(image, config, &wish, has as i32)?;
         if replicas.len() != added || replicas[0].len() != factor {
             let message = format!("{added} partitions with {factor} replicas each are right");
             return refuse(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message);
@@ -130,6 +143,8 @@ fn partitions(
             leader: live.first().copied(),
             isr,
             elr: Vec::new(),
+            adding: Vec::new(),
+            removing: Vec::new(),
             replicas,
             leader_epoch: LeaderEpoch(0),
             partition_epoch: PartitionEpoch(0),
@@ -152,69 +167,13 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-struct Settings {
-    min_insync_replicas: u16,
-    unclean_leader_election: bool,
-    configs: Vec<(String, String)>,
-}
-
-/// Settings that ask for what this broker does anyway: it keeps records for ever and bytes as they came.
-const KEPT_ANYWAY: &[(&str, Option<&str>)] = &[
-    ("cleanup.policy", Some("delete")),
-    ("compression.type", Some("producer")),
-    ("message.timestamp.type", Some("CreateTime")),
-    ("retention.bytes", None),
-    ("retention.ms", None),
-    ("segment.bytes", None),
-    ("segment.ms", None),
-];
-
-fn settings(config: &BrokerConfig, configs: &[(String, Option<String>)]) -> Result<Settings, Refusal> {
-    let durability = config.durability();
-    let mut settings = Settings {
-        min_insync_replicas: durability.min_insync_replicas,
-        unclean_leader_election: durability.unclean_leader_election,
-        configs: Vec::new(),
-    };
-    let mut seen = BTreeSet::new();
-    for (key, value) in configs {
-        let Some(value) = value else { continue };
-        let wrong = |right: &str| Refusal {
-            code: ErrorCode::INVALID_CONFIG,
-            message: format!("setting {key}=`{value}`: {right}"),
-        };
-        if !seen.insert(key) {
-            return Err(wrong("given twice"));
-        }
-        match key.as_str() {
-            "min.insync.replicas" => {
-                let asked = value.parse().ok().filter(|min: &u16| *min >= 1);
-                let min = asked.ok_or_else(|| wrong("a number from 1 to 65535 is right"))?;
-                if durability.by_topic {
-                    settings.min_insync_replicas = min;
-                }
-            }
-            "unclean.leader.election.enable" => {
-                let asked = value.parse().map_err(|_| wrong("true or false is right"))?;
-                if durability.by_topic {
-                    settings.unclean_leader_election = asked;
-                }
-            }
-            key => match KEPT_ANYWAY.iter().find(|(known, _)| *known == key) {
-                Some((_, Some(only))) if *only != value => {
-                    return Err(wrong(&format!("only `{only}` is supported")));
-                }
-                Some(_) => {}
-                None => return Err(wrong("unknown setting")),
-            },
-        }
-        settings.configs.push((key.clone(), value.clone()));
-    }
-    Ok(settings)
-}
-
 /// The client's own places for the partitions from `first` on.
-fn assigned(config: &BrokerConfig, wish: &TopicWish, first: i32) -> Result<Vec<Vec<BrokerId>>, Refusal> {
+fn assigned(
+    image: &Image,
+    config: &BrokerConfig,
+    wish: &TopicWish,
+    first: i32,
+) -> Result<Vec<Vec<BrokerId>>, Refusal> {
     let wrong = |message: String| refuse(ErrorCode::INVALID_REPLICA_ASSIGNMENT, message);
     if wish.partitions != -1 || wish.replication_factor != -1 {
         let message = "with assignments, partitions and replication factor must be -1".to_owned();
@@ -235,7 +194,8 @@ fn assigned(config: &BrokerConfig, wish: &TopicWish, first: i32) -> Result<Vec<V
         if replicas.is_empty() || distinct.len() != replicas.len() || replicas.len() != factor {
             return wrong(format!("partition {index}: {factor} different brokers are right"));
         }
-        if let Some(unknown) = replicas.iter().find(|id| !config.brokers.contains_key(id)) {
+        let is_known = |id: BrokerId| config.brokers.contains_key(&id) || image.broker(id).is_some();
+        if let Some(unknown) = replicas.iter().find(|id| !is_known(**id)) {
             return wrong(format!("partition {index}: there is no broker {unknown}"));
         }
     }
@@ -244,7 +204,9 @@ fn assigned(config: &BrokerConfig, wish: &TopicWish, first: i32) -> Result<Vec<V
 
 /// Places for the replicas: leaders go round, and so does who follows whom. Brokers that live now come first.
 fn place(image: &Image, config: &BrokerConfig, wish: &TopicWish) -> Result<Vec<Vec<BrokerId>>, Refusal> {
-    let brokers = config.brokers.len();
+    let known: BTreeSet<BrokerId> =
+        config.brokers.keys().copied().chain(image.brokers().map(|(id, _)| id)).collect();
+    let brokers = known.len();
     let partitions = match wish.partitions {
         -1 => config.default_partitions as usize,
         asked => usize::try_from(asked).unwrap_or(0),
@@ -262,7 +224,7 @@ fn place(image: &Image, config: &BrokerConfig, wish: &TopicWish) -> Result<Vec<V
         let message = format!("replication factor {asked}: 1 to {brokers}, or -1, are right");
         return refuse(ErrorCode::INVALID_REPLICATION_FACTOR, message);
     }
-    let ids: Vec<BrokerId> = config.brokers.keys().copied().collect();
+    let ids: Vec<BrokerId> = known.into_iter().collect();
     // The next topic goes on where the last one ended, so that topics of one partition do not all have one leader.
     let first = image.partitions().count();
     let places = (first..first + partitions).map(|turn| {
@@ -346,11 +308,9 @@ mod tests {
         check(&|w| w.replication_factor = 4, Err(many));
         let zero = "setting min.insync.replicas=`0`: a number from 1 to 65535 is right";
         check(&|w| w.configs = configs("min.insync.replicas", "0"), Err((ErrorCode::INVALID_CONFIG, zero)));
-        let compact = "setting cleanup.policy=`compact`: only `delete` is supported";
-        check(
-            &|w| w.configs = configs("cleanup.policy", "compact"),
-            Err((ErrorCode::INVALID_CONFIG, compact)),
-        );
+        check(&|w| w.configs = configs("cleanup.policy", "compact"), Ok(()));
+        let codec = "setting compression.type=`gzip`: only `producer` is supported";
+        check(&|w| w.configs = configs("compression.type", "gzip"), Err((ErrorCode::INVALID_CONFIG, codec)));
         let unknown = "setting no.such=`1`: unknown setting";
         check(&|w| w.configs = configs("no.such", "1"), Err((ErrorCode::INVALID_CONFIG, unknown)));
         let ids = |ids: &[i32]| ids.iter().map(|id| BrokerId(*id)).collect::<Vec<_>>();

@@ -15,6 +15,9 @@ use thiserror::Error;
 
 const VERSION: u8 = 1;
 
+/// The highest kind of record.
+const LAST_TAG: u8 = 10;
+
 /// Why bytes are no metadata entry. Only a log of another version of this program, or another program's, says so: the
 /// quorum's log has checksums of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -26,7 +29,7 @@ pub(crate) enum CodecError {
     #[error("metadata entry of version {0}: 1 is known")]
     Version(u8),
     /// No such record.
-    #[error("metadata record of kind {0}: 1 to 7 are known")]
+    #[error("metadata record of kind {0}: 1 to {LAST_TAG} are known")]
     Tag(u8),
     /// A number, text or flag that the field cannot hold.
     #[error("metadata field `{0}` holds what it cannot")]
@@ -78,20 +81,16 @@ fn put_record(out: &mut BytesMut, record: &Record) {
             out.put_u8(4);
             out.put_slice(&id.0.0);
             put_string(out, name);
-            put_unsigned(out, u64::from(*min_insync_replicas));
-            out.put_u8(u8::from(*unclean_leader_election));
-            put_unsigned(out, configs.len() as u64);
-            for (key, value) in configs {
-                put_string(out, key);
-                put_string(out, value);
-            }
+            put_settings(out, *min_insync_replicas, *unclean_leader_election, configs);
         }
         Record::DeleteTopic { id } => {
             out.put_u8(5);
             out.put_slice(&id.0.0);
         }
         Record::SetPartition { topic, index, state } => {
-            out.put_u8(6);
+            // Kind 9 is kind 6 with a reassignment behind it.
+            let is_reassigned = !state.adding.is_empty() || !state.removing.is_empty();
+            out.put_u8(if is_reassigned { 9 } else { 6 });
             out.put_slice(&topic.0.0);
             put_signed(out, (*index).into());
             put_brokers(out, &state.replicas);
@@ -100,11 +99,39 @@ fn put_record(out: &mut BytesMut, record: &Record) {
             put_signed(out, state.leader.map_or(-1, |id| id.0.into()));
             put_signed(out, state.leader_epoch.0.into());
             put_signed(out, state.partition_epoch.0.into());
+            if is_reassigned {
+                put_brokers(out, &state.adding);
+                put_brokers(out, &state.removing);
+            }
         }
         Record::ProducerIds { next } => {
             out.put_u8(7);
             put_signed(out, *next);
         }
+        Record::UnregisterBroker { id } => {
+            out.put_u8(10);
+            put_signed(out, id.0.into());
+        }
+        Record::SetTopicConfigs { id, min_insync_replicas, unclean_leader_election, configs } => {
+            out.put_u8(8);
+            out.put_slice(&id.0.0);
+            put_settings(out, *min_insync_replicas, *unclean_leader_election, configs);
+        }
+    }
+}
+
+fn put_settings(
+    out: &mut BytesMut,
+    min_insync_replicas: u16,
+    unclean_leader_election: bool,
+    configs: &[(String, String)],
+) {
+    put_unsigned(out, u64::from(min_insync_replicas));
+    out.put_u8(u8::from(unclean_leader_election));
+    put_unsigned(out, configs.len() as u64);
+    for (key, value) in configs {
+        put_string(out, key);
+        put_string(out, value);
     }
 }
 
@@ -204,6 +231,16 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.broker()).collect()
     }
 
+    #[allow(clippy::type_complexity)]
+    fn settings(&mut self) -> Result<(u16, bool, Vec<(String, String)>), CodecError> {
+        let min_insync_replicas = self.uint16("min_insync_replicas")?;
+        let unclean_leader_election = self.flag("unclean_leader_election")?;
+        let count = self.count()?;
+        let configs: Result<_, CodecError> =
+            (0..count).map(|_| Ok((self.string("config")?, self.string("config")?))).collect();
+        Ok((min_insync_replicas, unclean_leader_election, configs?))
+    }
+
     fn record(&mut self) -> Result<Record, CodecError> {
         let record = match self.byte()? {
             1 => Record::RegisterBroker {
@@ -217,29 +254,35 @@ impl<'a> Reader<'a> {
             4 => {
                 let id = self.topic()?;
                 let name = self.string("name")?;
-                let min_insync_replicas = self.uint16("min_insync_replicas")?;
-                let unclean_leader_election = self.flag("unclean_leader_election")?;
-                let count = self.count()?;
-                let mut configs = Vec::with_capacity(count);
-                for _ in 0..count {
-                    configs.push((self.string("config")?, self.string("config")?));
-                }
+                let (min_insync_replicas, unclean_leader_election, configs) = self.settings()?;
                 Record::CreateTopic { id, name, min_insync_replicas, unclean_leader_election, configs }
             }
             5 => Record::DeleteTopic { id: self.topic()? },
-            6 => Record::SetPartition {
-                topic: self.topic()?,
-                index: self.int32("index")?,
-                state: PartitionState {
+            tag @ (6 | 9) => {
+                let (topic, index) = (self.topic()?, self.int32("index")?);
+                let mut state = PartitionState {
                     replicas: self.brokers()?,
                     isr: self.brokers()?,
                     elr: self.brokers()?,
                     leader: Some(self.broker()?).filter(|id| id.0 >= 0),
                     leader_epoch: LeaderEpoch(self.int32("leader_epoch")?),
                     partition_epoch: PartitionEpoch(self.int32("partition_epoch")?),
-                },
-            },
+                    adding: Vec::new(),
+                    removing: Vec::new(),
+                };
+                if tag == 9 {
+                    state.adding = self.brokers()?;
+                    state.removing = self.brokers()?;
+                }
+                Record::SetPartition { topic, index, state }
+            }
             7 => Record::ProducerIds { next: self.signed()? },
+            8 => {
+                let id = self.topic()?;
+                let (min_insync_replicas, unclean_leader_election, configs) = self.settings()?;
+                Record::SetTopicConfigs { id, min_insync_replicas, unclean_leader_election, configs }
+            }
+            10 => Record::UnregisterBroker { id: self.broker()? },
             other => return Err(CodecError::Tag(other)),
         };
         Ok(record)
@@ -252,6 +295,16 @@ mod tests {
 
     fn samples() -> Vec<Record> {
         let topic = TopicId(Uuid([7; 16]));
+        let state = PartitionState {
+            replicas: vec![BrokerId(1), BrokerId(2)],
+            isr: vec![BrokerId(2)],
+            elr: vec![],
+            adding: vec![],
+            removing: vec![],
+            leader: None,
+            leader_epoch: LeaderEpoch(5),
+            partition_epoch: PartitionEpoch(70_000),
+        };
         vec![
             Record::RegisterBroker {
                 id: BrokerId(1),
@@ -268,19 +321,20 @@ mod tests {
                 unclean_leader_election: true,
                 configs: vec![("min.insync.replicas".to_owned(), "2".to_owned())],
             },
+            Record::SetPartition { topic, index: 3, state: state.clone() },
             Record::SetPartition {
                 topic,
-                index: 3,
-                state: PartitionState {
-                    replicas: vec![BrokerId(1), BrokerId(2)],
-                    isr: vec![BrokerId(2)],
-                    elr: vec![],
-                    leader: None,
-                    leader_epoch: LeaderEpoch(5),
-                    partition_epoch: PartitionEpoch(70_000),
-                },
+                index: 4,
+                state: PartitionState { adding: vec![BrokerId(2)], removing: vec![BrokerId(9)], ..state },
+            },
+            Record::SetTopicConfigs {
+                id: topic,
+                min_insync_replicas: 1,
+                unclean_leader_election: false,
+                configs: vec![("retention.ms".to_owned(), "-1".to_owned())],
             },
             Record::DeleteTopic { id: topic },
+            Record::UnregisterBroker { id: BrokerId(4) },
             Record::ProducerIds { next: 1 << 40 },
         ]
     }
@@ -307,6 +361,6 @@ mod tests {
             }
         }
         assert_eq!(decode(&[2]), Err(CodecError::Version(2)));
-        assert_eq!(decode(&[1, 9]), Err(CodecError::Tag(9)));
+        assert_eq!(decode(&[1, 99]), Err(CodecError::Tag(99)));
     }
 }

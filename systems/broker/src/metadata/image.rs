@@ -1,7 +1,9 @@
 //! The state that the metadata log's records add up to.
 
 use super::record::{PartitionState, Record};
+use crate::config::BrokerConfig;
 use crate::ids::{BrokerId, Incarnation, PartitionKey, TopicId};
+use crate::settings::TopicSettings;
 use std::collections::BTreeMap;
 
 /// The cluster as a prefix of the metadata log describes it.
@@ -31,14 +33,26 @@ pub(crate) struct Broker {
 pub(crate) struct Topic {
     /// Its name.
     pub(crate) name: String,
-    /// As resolved when it was made; a partition with fewer replicas needs only those.
+    /// As resolved when it was made or changed; a partition with fewer replicas needs only those.
     pub(crate) min_insync_replicas: u16,
     /// Whether a replica that is not in sync may lead when no other lives.
     pub(crate) unclean_leader_election: bool,
-    /// What the client asked for.
+    /// What clients asked for.
     pub(crate) configs: Vec<(String, String)>,
     /// By index.
     pub(crate) partitions: BTreeMap<i32, PartitionState>,
+}
+
+impl Topic {
+    /// What its settings come to on a broker with this configuration.
+    pub(crate) fn settings(&self, config: &BrokerConfig) -> TopicSettings {
+        TopicSettings {
+            // Those on which what is committed depends are the same on all brokers.
+            min_insync_replicas: self.min_insync_replicas,
+            unclean_leader_election: self.unclean_leader_election,
+            ..TopicSettings::resolve(config, &self.configs)
+        }
+    }
 }
 
 /// A partition as its topic and state tell.
@@ -67,6 +81,9 @@ impl Image {
                     Broker { incarnation: *incarnation, host: host.clone(), port: *port, fenced: true };
                 self.brokers.insert(*id, broker);
             }
+            Record::UnregisterBroker { id } => {
+                self.brokers.remove(id);
+            }
             Record::FenceBroker { id } => self.set_fenced(*id, true),
             Record::UnfenceBroker { id } => self.set_fenced(*id, false),
             Record::CreateTopic { id, name, min_insync_replicas, unclean_leader_election, configs } => {
@@ -79,6 +96,13 @@ impl Image {
                 };
                 self.names.insert(name.clone(), *id);
                 self.topics.insert(*id, topic);
+            }
+            Record::SetTopicConfigs { id, min_insync_replicas, unclean_leader_election, configs } => {
+                if let Some(topic) = self.topics.get_mut(id) {
+                    topic.min_insync_replicas = *min_insync_replicas;
+                    topic.unclean_leader_election = *unclean_leader_election;
+                    topic.configs.clone_from(configs);
+                }
             }
             Record::DeleteTopic { id } => {
                 if let Some(topic) = self.topics.remove(id)
@@ -197,6 +221,8 @@ mod tests {
             replicas: vec![BrokerId(1)],
             isr: vec![BrokerId(1)],
             elr: vec![],
+            adding: vec![],
+            removing: vec![],
             leader: Some(BrokerId(1)),
             leader_epoch: LeaderEpoch(0),
             partition_epoch: PartitionEpoch(0),

@@ -26,6 +26,11 @@ pub(crate) enum Record {
         /// Which broker.
         id: BrokerId,
     },
+    /// The broker is gone for good.
+    UnregisterBroker {
+        /// Which broker.
+        id: BrokerId,
+    },
     /// A topic without partitions yet: [`Record::SetPartition`]s of the same entry follow.
     CreateTopic {
         /// Never used before.
@@ -37,6 +42,17 @@ pub(crate) enum Record {
         /// Whether a replica that is not in sync may lead when no other lives.
         unclean_leader_election: bool,
         /// What the client asked for, as it wrote it.
+        configs: Vec<(String, String)>,
+    },
+    /// A topic has other settings. All of them, for the first three are [`Record::CreateTopic`]'s.
+    SetTopicConfigs {
+        /// Which topic.
+        id: TopicId,
+        /// See [`Record::CreateTopic`].
+        min_insync_replicas: u16,
+        /// See [`Record::CreateTopic`].
+        unclean_leader_election: bool,
+        /// What clients asked for by now.
         configs: Vec<(String, String)>,
     },
     /// A topic and all of its partitions are gone.
@@ -72,6 +88,10 @@ pub(crate) struct PartitionState {
     pub(crate) elr: Vec<BrokerId>,
     /// Who leads, if anybody can.
     pub(crate) leader: Option<BrokerId>,
+    /// Replicas that a reassignment brings: it is over when all of them are in sync. Source: KIP-455.
+    pub(crate) adding: Vec<BrokerId>,
+    /// Replicas that go when it is over. Source: KIP-455.
+    pub(crate) removing: Vec<BrokerId>,
     /// Rises with each change of leader.
     pub(crate) leader_epoch: LeaderEpoch,
     /// Rises with each change.

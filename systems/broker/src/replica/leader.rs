@@ -35,18 +35,23 @@ struct Progress {
     leader_end: i64,
 }
 
+impl Progress {
+    /// Of a follower that was not heard yet. Nobody is blamed for the time before.
+    fn unknown(now_ns: u64) -> Progress {
+        Progress {
+            end: None,
+            incarnation: None,
+            caught_up_ns: now_ns,
+            fetched_ns: now_ns,
+            leader_end: i64::MAX,
+        }
+    }
+}
+
 impl Leader {
     /// A leadership that begins now.
     pub(crate) fn new(me: BrokerId, partition: Partition<'_>, log_end: i64, now_ns: u64) -> Leader {
         let state = partition.state;
-        let start = |_| Progress {
-            end: None,
-            incarnation: None,
-            // Nobody is blamed for the time before.
-            caught_up_ns: now_ns,
-            fetched_ns: now_ns,
-            leader_end: i64::MAX,
-        };
         Leader {
             epoch: state.leader_epoch,
             epoch_start: log_end,
@@ -54,7 +59,12 @@ impl Leader {
             min_insync: partition.min_insync(),
             isr_asked_for: Vec::new(),
             log_starts: BTreeMap::new(),
-            followers: state.replicas.iter().filter(|id| **id != me).map(|id| (*id, start(id))).collect(),
+            followers: state
+                .replicas
+                .iter()
+                .filter(|id| **id != me)
+                .map(|id| (*id, Progress::unknown(now_ns)))
+                .collect(),
         }
     }
 
@@ -141,9 +151,16 @@ impl Leader {
         self.followers.get(&id).and_then(|progress| progress.incarnation)
     }
 
-    /// The cluster agreed on another ISR. Who is new in it is given time to stay in it.
-    pub(crate) fn agree(&mut self, partition: Partition<'_>, now_ns: u64) -> bool {
+    /// The cluster agreed on another ISR, other replicas or other settings. Who is new in the ISR is given time to stay in
+    /// it. Says whether anything changed.
+    pub(crate) fn agree(&mut self, me: BrokerId, partition: Partition<'_>, now_ns: u64) -> bool {
         let before = self.isr.members().to_vec();
+        let min_insync = std::mem::replace(&mut self.min_insync, partition.min_insync());
+        let replicas = &partition.state.replicas;
+        self.followers.retain(|id, _| replicas.contains(id));
+        for id in replicas.iter().filter(|id| **id != me) {
+            self.followers.entry(*id).or_insert(Progress::unknown(now_ns));
+        }
         let is_new = self.isr.agree(&partition.state.isr, partition.state.partition_epoch);
         if is_new {
             self.isr_asked_for.clear();
@@ -153,6 +170,6 @@ impl Leader {
                 }
             }
         }
-        is_new
+        is_new || self.min_insync != min_insync
     }
 }

@@ -103,7 +103,7 @@ impl Replica {
         if self.leader_epoch == Some(state.leader_epoch) {
             let name = self.name();
             let Role::Leader(leader) = &mut self.role else { return false };
-            let changed = leader.agree(partition, now_ns);
+            let changed = leader.agree(me, partition, now_ns);
             if changed {
                 let isr = Ids(leader.isr.members());
                 env.log(LogLevel::Info, format_args!("{name}: isr is {isr} in epoch {}", leader.isr.epoch()));

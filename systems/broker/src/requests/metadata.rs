@@ -1,4 +1,4 @@
-//! What clients are told about the cluster: Metadata, DescribeCluster, DescribeConfigs.
+//! What clients are told about the cluster: Metadata, DescribeCluster.
 //!
 //! Topics are not made by being asked for.
 
@@ -8,21 +8,10 @@ use crate::ids::TopicId;
 use crate::metadata::Topic;
 use crate::node::{Cx, Running};
 use riprap_protocol::messages::{
-    DescribeClusterRequest, DescribeClusterResponse, DescribeClusterResponseBroker, DescribeConfigsRequest,
-    DescribeConfigsResponse, DescribeConfigsResponseConfig, DescribeConfigsResponseResult, MetadataRequest,
+    DescribeClusterRequest, DescribeClusterResponse, DescribeClusterResponseBroker, MetadataRequest,
     MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use riprap_protocol::{ErrorCode, Uuid};
-
-/// The kind of resource whose configuration is described. Source: Kafka's `ConfigResource.Type`.
-const RESOURCE_TOPIC: i8 = 2;
-/// See [`RESOURCE_TOPIC`].
-const RESOURCE_BROKER: i8 = 4;
-
-/// Where a setting comes from. Source: Kafka's `DescribeConfigsResponse.ConfigSource`.
-const SOURCE_TOPIC: i8 = 1;
-/// See [`SOURCE_TOPIC`].
-const SOURCE_DEFAULT: i8 = 5;
 
 impl Running {
     pub(crate) fn on_metadata(&mut self, to: ReplyTo, request: &MetadataRequest, cx: &mut Cx<'_>) {
@@ -128,92 +117,5 @@ impl Running {
             ..Default::default()
         };
         self.reply(to, &response, cx);
-    }
-
-    pub(crate) fn on_describe_configs(
-        &mut self,
-        to: ReplyTo,
-        request: &DescribeConfigsRequest,
-        cx: &mut Cx<'_>,
-    ) {
-        let image = self.quorum.image();
-        let mut response = DescribeConfigsResponse::default();
-        for resource in &request.resources {
-            let mut result = DescribeConfigsResponseResult {
-                resource_type: resource.resource_type,
-                resource_name: resource.resource_name.clone(),
-                ..Default::default()
-            };
-            let settings = match resource.resource_type {
-                RESOURCE_TOPIC => {
-                    let topic = image.topic_id(&resource.resource_name).and_then(|id| image.topic(id));
-                    topic.map(settings_of).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
-                }
-                RESOURCE_BROKER => Ok(self.own_settings()),
-                _ => Err(ErrorCode::INVALID_REQUEST),
-            };
-            match settings {
-                Ok(settings) => {
-                    let keys = resource.configuration_keys.as_ref();
-                    let wanted = settings
-                        .into_iter()
-                        .filter(|setting| keys.is_none_or(|keys| keys.contains(&setting.name)));
-                    result.configs = wanted.collect();
-                }
-                Err(code) => result.error_code = code,
-            }
-            response.results.push(result);
-        }
-        self.reply(to, &response, cx);
-    }
-
-    fn own_settings(&self) -> Vec<DescribeConfigsResponseConfig> {
-        let durability = self.config.durability();
-        let all = [
-            ("min.insync.replicas", durability.min_insync_replicas.to_string()),
-            ("unclean.leader.election.enable", durability.unclean_leader_election.to_string()),
-            ("message.max.bytes", self.config.max_batch_bytes.to_string()),
-            ("num.partitions", self.config.default_partitions.to_string()),
-            ("default.replication.factor", self.config.default_replication_factor.to_string()),
-        ];
-        all.into_iter().map(|(name, value)| setting(name, value, SOURCE_DEFAULT)).collect()
-    }
-}
-
-fn settings_of(topic: &Topic) -> Vec<DescribeConfigsResponseConfig> {
-    let settings =
-        topic_settings(topic.min_insync_replicas, topic.unclean_leader_election, &topic.configs).into_iter();
-    settings.map(|(name, value, source)| setting(&name, value, source)).collect()
-}
-
-/// A topic's settings, each with its name, its value and where it comes from.
-pub(crate) fn topic_settings(
-    min_insync_replicas: u16,
-    unclean_leader_election: bool,
-    asked: &[(String, String)],
-) -> Vec<(String, String, i8)> {
-    let is_asked = |name: &str| asked.iter().any(|(key, _)| key == name);
-    let source = |name: &str| if is_asked(name) { SOURCE_TOPIC } else { SOURCE_DEFAULT };
-    let resolved = [
-        ("min.insync.replicas", min_insync_replicas.to_string()),
-        ("unclean.leader.election.enable", unclean_leader_election.to_string()),
-    ];
-    let mut settings: Vec<(String, String, i8)> =
-        resolved.into_iter().map(|(name, value)| (name.to_owned(), value, source(name))).collect();
-    for (name, value) in asked {
-        if settings.iter().all(|(known, ..)| known != name) {
-            settings.push((name.clone(), value.clone(), SOURCE_TOPIC));
-        }
-    }
-    settings
-}
-
-fn setting(name: &str, value: String, config_source: i8) -> DescribeConfigsResponseConfig {
-    DescribeConfigsResponseConfig {
-        name: name.to_owned(),
-        value: Some(value),
-        read_only: true,
-        config_source,
-        ..Default::default()
     }
 }

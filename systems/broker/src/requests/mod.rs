@@ -1,12 +1,13 @@
 //! Requests: which APIs and versions are served, and who answers what.
 
+pub(crate) mod configs;
 mod delete_records;
 pub(crate) mod fetch;
+mod forward;
 pub(crate) mod groups;
 pub(crate) mod metadata;
 mod offsets;
 pub(crate) mod produce;
-mod topics;
 mod transactions;
 pub(crate) mod waiting;
 
@@ -52,9 +53,15 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::WriteTxnMarkers, 1..=1),
     (ApiKey::TxnOffsetCommit, 0..=5),
     (ApiKey::DescribeConfigs, 1..=4),
+    (ApiKey::AlterConfigs, 0..=2),
     (ApiKey::CreatePartitions, 0..=3),
     (ApiKey::DeleteGroups, 0..=2),
+    (ApiKey::ElectLeaders, 0..=2),
+    (ApiKey::IncrementalAlterConfigs, 0..=1),
+    (ApiKey::AlterPartitionReassignments, 0..=1),
+    (ApiKey::ListPartitionReassignments, 0..=0),
     (ApiKey::DescribeCluster, 0..=2),
+    (ApiKey::UnregisterBroker, 0..=0),
 ];
 
 /// What the cluster agrees on, each at its highest level. Clients that know of it raise a producer's epoch with each
@@ -126,9 +133,15 @@ impl Running {
             ApiKey::Metadata => self.on_metadata(to, &request.body()?, cx),
             ApiKey::DescribeCluster => self.on_describe_cluster(to, &request.body()?, cx),
             ApiKey::DescribeConfigs => self.on_describe_configs(to, &request.body()?, cx),
-            ApiKey::CreateTopics | ApiKey::CreatePartitions | ApiKey::DeleteTopics => {
-                self.on_topics(to, &mut request.reader, cx)?
-            }
+            ApiKey::AlterConfigs
+            | ApiKey::AlterPartitionReassignments
+            | ApiKey::CreatePartitions
+            | ApiKey::CreateTopics
+            | ApiKey::DeleteTopics
+            | ApiKey::ElectLeaders
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::ListPartitionReassignments
+            | ApiKey::UnregisterBroker => self.on_forwarded(to, &mut request.reader, cx)?,
             ApiKey::Produce => self.on_produce(to, request.body()?, cx),
             ApiKey::Fetch => self.on_fetch(to, request.body()?, cx),
             ApiKey::ListOffsets => self.on_list_offsets(to, &request.body()?, cx),

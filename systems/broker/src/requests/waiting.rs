@@ -2,8 +2,8 @@
 
 use super::delete_records::WaitingDelete;
 use super::fetch::WaitingFetch;
+use super::forward::WaitingForward;
 use super::produce::WaitingProduce;
-use super::topics::WaitingForward;
 use riprap_env::ConnId;
 use std::collections::BTreeMap;
 

@@ -1,25 +1,30 @@
-//! Tables in a mini-language: brokers are letters, a state is `replicas/isr/elr/leader@epoch`, `-` is nobody.
+//! Tables in a mini-language: brokers are letters, a state is `replicas/isr/elr/leader@epoch`, `-` is nobody; behind
+//! the replicas those that a reassignment adds and removes, `+a!b`.
 
 use super::*;
 use crate::ids::TopicId;
 use riprap_protocol::Uuid;
 
-const TOPIC: TopicId = TopicId(Uuid([1; 16]));
-const KEY: PartitionKey = PartitionKey { topic: TOPIC, index: 0 };
+pub(in crate::controller) const TOPIC: TopicId = TopicId(Uuid([1; 16]));
+pub(in crate::controller) const KEY: PartitionKey = PartitionKey { topic: TOPIC, index: 0 };
 
-fn id(letter: char) -> BrokerId {
+pub(in crate::controller) fn id(letter: char) -> BrokerId {
     BrokerId(letter as i32)
 }
 
-fn ids(text: &str) -> Vec<BrokerId> {
+pub(in crate::controller) fn ids(text: &str) -> Vec<BrokerId> {
     text.chars().filter(|c| *c != '-').map(id).collect()
 }
 
-fn state(text: &str) -> PartitionState {
+pub(in crate::controller) fn state(text: &str) -> PartitionState {
     let (parts, epoch) = text.split_once('@').expect("a state ends with its epoch");
     let parts: Vec<&str> = parts.split('/').collect();
+    let (replicas, removing) = parts[0].split_once('!').unwrap_or((parts[0], ""));
+    let (replicas, adding) = replicas.split_once('+').unwrap_or((replicas, ""));
     PartitionState {
-        replicas: ids(parts[0]),
+        replicas: ids(replicas),
+        adding: ids(adding),
+        removing: ids(removing),
         isr: ids(parts[1]),
         elr: ids(parts[2]),
         leader: ids(parts[3]).first().copied(),
@@ -28,16 +33,21 @@ fn state(text: &str) -> PartitionState {
     }
 }
 
-fn print(state: &PartitionState) -> String {
+pub(in crate::controller) fn print(state: &PartitionState) -> String {
     let text = |ids: &[BrokerId]| {
         let letters: String =
             ids.iter().map(|id| char::from(u8::try_from(id.0).expect("letters are small"))).collect();
         if letters.is_empty() { "-".to_owned() } else { letters }
     };
     let leader: Vec<BrokerId> = state.leader.into_iter().collect();
+    let beside = |mark: &str, ids: &[BrokerId]| {
+        if ids.is_empty() { String::new() } else { format!("{mark}{}", text(ids)) }
+    };
     format!(
-        "{}/{}/{}/{}@{}",
+        "{}{}{}/{}/{}/{}@{}",
         text(&state.replicas),
+        beside("+", &state.adding),
+        beside("!", &state.removing),
         text(&state.isr),
         text(&state.elr),
         text(&leader),
@@ -46,7 +56,12 @@ fn print(state: &PartitionState) -> String {
 }
 
 /// `live` are the brokers that take part; `a` to `e` are registered.
-fn image(before: &str, live: &str, min_insync_replicas: u16, unclean_leader_election: bool) -> Image {
+pub(in crate::controller) fn image(
+    before: &str,
+    live: &str,
+    min_insync_replicas: u16,
+    unclean_leader_election: bool,
+) -> Image {
     let mut image = Image::default();
     for letter in "abcde".chars() {
         image.apply(&Record::RegisterBroker {

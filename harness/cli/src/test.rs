@@ -32,9 +32,10 @@ const DEPLOY_LIMIT: Duration = Duration::from_secs(60);
 const MIN_FREE_BYTES: u64 = 1 << 20;
 
 /// The files that a run's processes open, one for each connection and two to wake each thread that serves one. A client
-/// is two of librdkafka's, a producer and a consumer. Measured: 25 for each client on 3 nodes.
+/// is two of librdkafka's, a producer and a consumer, each with a connection more to its coordinator if it sends in
+/// transactions or is in a group. Measured: 25 for each client on 3 nodes, 30 with both coordinators.
 const FILES_PER_CLIENT_AND_NODE: u64 = 6;
-const FILES_PER_CLIENT: u64 = 8;
+const FILES_PER_CLIENT: u64 = 14;
 /// Everything else: the store, the sandbox, the runner, and clients that are being thrown away while others take their place.
 const FILES_OF_RUN: u64 = 256;
 

@@ -82,8 +82,8 @@ impl<W: Work> Node for Client<W> {
 }
 
 /// Who leads what, as far as a client knows.
-#[derive(Default)]
 pub(crate) struct Leaders {
+    topic: &'static str,
     by_partition: BTreeMap<i32, (i32, i32)>,
     is_asking: bool,
     is_stale: bool,
@@ -91,7 +91,24 @@ pub(crate) struct Leaders {
     pub(crate) topic_id: Option<String>,
 }
 
+impl Default for Leaders {
+    fn default() -> Leaders {
+        Leaders::of(TOPIC)
+    }
+}
+
 impl Leaders {
+    pub(crate) fn of(topic: &'static str) -> Leaders {
+        Leaders {
+            topic,
+            by_partition: BTreeMap::new(),
+            is_asking: false,
+            is_stale: false,
+            retry_at_ns: 0,
+            topic_id: None,
+        }
+    }
+
     pub(crate) fn get(&self, partition: i32) -> Option<(i32, i32)> {
         self.by_partition.get(&partition).copied()
     }
@@ -103,7 +120,7 @@ impl Leaders {
     }
 
     pub(crate) fn ask<C>(&mut self, io: &mut Io<'_, C>, call: C) {
-        let topic = MetadataRequestTopic { name: Some(TOPIC.to_owned()), ..Default::default() };
+        let topic = MetadataRequestTopic { name: Some(self.topic.to_owned()), ..Default::default() };
         let request = MetadataRequest {
             topics: Some(vec![topic]),
             allow_auto_topic_creation: false,

@@ -11,14 +11,19 @@ use riprap_protocol::ApiKey;
 pub(crate) enum Line {
     /// Fetches, of followers or consumers.
     Fetch,
+    /// Markers of transactions, to the leaders of partitions.
+    Markers,
     /// Raft among brokers.
     Quorum,
+    /// Questions to coordinators of transactions.
+    Transactions,
     /// Everything else: between brokers, what the controller is told and asked.
     Other,
 }
 
 impl Line {
-    pub(crate) const ALL: [Line; 3] = [Line::Fetch, Line::Quorum, Line::Other];
+    pub(crate) const ALL: [Line; 5] =
+        [Line::Fetch, Line::Markers, Line::Quorum, Line::Transactions, Line::Other];
 
     pub(crate) fn of(request: &[u8]) -> Option<Line> {
         let key = i16::from_be_bytes(request.get(4..6)?.try_into().ok()?);
@@ -26,6 +31,10 @@ impl Line {
             Line::Fetch
         } else if key == ApiKey::RaftMessage.code() {
             Line::Quorum
+        } else if key == ApiKey::EndTransactions.code() {
+            Line::Markers
+        } else if key == ApiKey::AddPartitionsToTxn.code() {
+            Line::Transactions
         } else {
             Line::Other
         })

@@ -5,6 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A partition of the one topic, and an offset in it.
 pub(crate) type Place = (i32, i64);
 
+/// What became of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// Its producer has not come to an end with it.
+    Open,
+    Committed,
+    Aborted,
+}
+
 #[derive(Default)]
 pub(crate) struct History {
     next_value: u64,
@@ -30,6 +39,13 @@ pub(crate) struct History {
     pub(crate) topics: BTreeMap<String, bool>,
     /// As the brokers print it.
     pub(crate) topic_id: String,
+    pub(crate) transactions_topic_id: String,
+    /// Each transaction's values, with their partitions, and what became of it.
+    pub(crate) transactions: Vec<(Vec<(i32, u64)>, Outcome)>,
+    pub(crate) transactions_ended: u64,
+    /// What a reader of committed records was given, in its order, and up to where.
+    pub(crate) committed_seen: Vec<(i32, u64)>,
+    pub(crate) committed_read_to: BTreeMap<i32, i64>,
 }
 
 impl History {
@@ -103,6 +119,38 @@ impl History {
             if read_to < committed {
                 self.violation(format!(
                     "partition {partition}: the group committed {committed}, and nobody of it read {read_to}"
+                ));
+            }
+        }
+    }
+
+    /// Holds the records that count in the end, by partition and in the log's order, against what became of transactions
+    /// and what was read.
+    pub(crate) fn check_transactions(&mut self, counts: &BTreeMap<i32, Vec<u64>>) {
+        for (number, (values, outcome)) in self.transactions.clone().into_iter().enumerate() {
+            let found = |(partition, value): &(i32, u64)| {
+                counts.get(partition).map_or(0, |all| all.iter().filter(|other| *other == value).count())
+            };
+            let found: Vec<usize> = values.iter().map(found).collect();
+            let is_right = match outcome {
+                Outcome::Open => false,
+                Outcome::Committed => found.iter().all(|count| *count == 1),
+                Outcome::Aborted => found.iter().all(|count| *count == 0),
+            };
+            if !is_right {
+                self.violation(format!(
+                    "transaction {number} is {outcome:?}; of {values:?} there are {found:?}"
+                ));
+            }
+        }
+        for (partition, all) in counts {
+            let seen = self.committed_seen.iter().filter(|(p, _)| p == partition).map(|(_, value)| *value);
+            let seen: Vec<u64> = seen.collect();
+            if seen != *all {
+                let at = seen.iter().zip(all).position(|(seen, there)| seen != there);
+                let (seen, all) = (seen.len(), all.len());
+                self.violation(format!(
+                    "partition {partition}: {seen} committed values were read, {all} are there; they differ at {at:?}"
                 ));
             }
         }

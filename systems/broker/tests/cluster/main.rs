@@ -15,6 +15,7 @@ mod producer;
 mod scenarios;
 mod stage;
 mod storage;
+mod transactor;
 mod wire;
 mod world;
 
@@ -31,10 +32,11 @@ use riprap_broker::log::{LogConfig, PartitionLog, ReadLimits};
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId, Fsync};
 use riprap_env::random::Draws;
 use riprap_env::{Disk, Keep};
-use riprap_protocol::records::split_batches;
+use riprap_protocol::records::{EndTxnMarker, TxnResult, split_batches};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use transactor::{CommittedReader, Speaks, Transactor};
 use world::{At, MS, Physics, World};
 
 /// A disk that is told to fail does so at one of so many next operations.
@@ -142,6 +144,24 @@ fn set_up(seed: u64, faults: Faults, defect: Option<DefectKind>) -> Run {
         Box::new(Client::new(Committer::new(&own_history), &own_addresses, seed, "committer")) as Box<_>
     };
     let at = world.add("committer", Box::new(make));
+    world.start(at);
+    for (index, speaks) in [Speaks::Old, Speaks::New, Speaks::New].into_iter().enumerate() {
+        let (history, addresses) = (history.clone(), addresses.clone());
+        let name = format!("transactor-{index}");
+        let own = name.clone();
+        let make = move || {
+            let work = Transactor::new(speaks, &own, index == 0, &history);
+            Box::new(Client::new(work, &addresses, seed, &own)) as Box<_>
+        };
+        let at = world.add(&name, Box::new(make));
+        world.start(at);
+    }
+    let (own_history, own_addresses) = (history.clone(), addresses.clone());
+    let make = move || {
+        let work = CommittedReader::new(&own_history);
+        Box::new(Client::new(work, &own_addresses, seed, "committed-reader")) as Box<_>
+    };
+    let at = world.add("committed-reader", Box::new(make));
     world.start(at);
     let (own_history, own_addresses) = (history.clone(), addresses);
     let make =
@@ -307,6 +327,7 @@ impl Run {
                 all.entry(partition).or_default().push(records);
             }
         }
+        self.check_transactions();
         self.check_topics();
         self.history.borrow_mut().check_group();
         let are_alike =
@@ -319,6 +340,27 @@ impl Run {
 }
 
 impl Run {
+    /// Transactions are whole or not at all, in each copy alike, and none is left open.
+    fn check_transactions(&mut self) {
+        let topic_id = self.history.borrow().transactions_topic_id.clone();
+        let mut all: BTreeMap<i32, Vec<u64>> = BTreeMap::new();
+        for at in self.brokers.clone() {
+            for (dir, partition) in partitions_of(self.world.disk(at), &topic_id) {
+                let counts = committed_of(self.world.disk(at), &dir);
+                let counts = counts.unwrap_or_else(|open| {
+                    let line = format!("{at:?}: partition {partition}: a transaction is open since {open}");
+                    self.history.borrow_mut().violation(line);
+                    Vec::new()
+                });
+                if all.insert(partition, counts.clone()).is_some_and(|other| other != counts) {
+                    let line = format!("{at:?}: partition {partition}: other records count than elsewhere");
+                    self.history.borrow_mut().violation(line);
+                }
+            }
+        }
+        self.history.borrow_mut().check_transactions(&all);
+    }
+
     /// Topics that were made have their copies, those that were deleted have none.
     fn check_topics(&mut self) {
         let topics = std::mem::take(&mut self.history.borrow_mut().topics);
@@ -368,19 +410,58 @@ fn read_log(disk: &mut dyn Disk, dir: &str) -> BTreeMap<i64, u64> {
     records
 }
 
+/// The values that count in a log, in its order. Errors: where a transaction that is open in it began.
+fn committed_of(disk: &mut dyn Disk, dir: &str) -> Result<Vec<u64>, i64> {
+    let (log, _) =
+        PartitionLog::open(disk, dir, LogConfig::default()).expect("what brokers leave can be opened");
+    let limits = ReadLimits { below_offset: i64::MAX, max_bytes: usize::MAX, at_least_one_batch: true };
+    let batches = log.read(disk, log.log_start_offset(), limits).expect("a log can be read from its start");
+    // By producer, the values of its open transaction with their offsets.
+    let mut open: BTreeMap<i64, Vec<(i64, u64)>> = BTreeMap::new();
+    let mut counts: Vec<(i64, u64)> = Vec::new();
+    for batch in split_batches(batches) {
+        let batch = batch.expect("logs hold whole batches");
+        let header = *batch.header();
+        if let Some(marker) = EndTxnMarker::of(&batch) {
+            let ended = open.remove(&header.producer_id).unwrap_or_default();
+            if marker.result == TxnResult::Commit {
+                counts.extend(ended);
+            }
+            continue;
+        }
+        for record in batch.records().expect("the test does not compress") {
+            let record = record.expect("records can be read");
+            let value = record.value.expect("the test sends values");
+            let value = u64::from_be_bytes(value[..].try_into().expect("values have 8 bytes"));
+            let offset = header.base_offset + i64::from(record.offset_delta);
+            open.entry(header.producer_id).or_default().push((offset, value));
+        }
+    }
+    if let Some((first, _)) = open.values().filter_map(|values| values.first()).min() {
+        return Err(*first);
+    }
+    counts.sort_unstable();
+    Ok(counts.into_iter().map(|(_, value)| value).collect())
+}
+
 fn check_seed(seed: u64, faults: Faults) -> u64 {
     let mut run = set_up(seed, faults, None);
     run.run(if faults == Faults::None { 3 } else { 10 });
     let violations = run.check();
-    let (acked, seen, commits) = {
+    let (acked, seen, commits, ended) = {
         let history = run.history.borrow();
-        (history.acked.len(), history.seen.len(), history.commits_acked)
+        (history.acked.len(), history.seen.len(), history.commits_acked, history.transactions_ended)
     };
     if std::env::var_os("RIPRAP_LOG").is_some() || std::env::var_os("RIPRAP_SEEDS").is_some() {
-        println!("seed {seed}: acked {acked}, seen {seen}, commits {commits}, steps {}", run.world.steps);
+        let steps = run.world.steps;
+        println!(
+            "seed {seed}: acked {acked}, seen {seen}, commits {commits}, transactions {ended}, steps {steps}"
+        );
     }
     assert!(violations.is_empty(), "seed {seed}:\n{}", violations.join("\n"));
     let least = if faults == Faults::None { 300 } else { 1 };
+    let least_ended = if faults == Faults::None { 20 } else { 0 };
+    assert!(ended >= least_ended, "seed {seed}: {ended} transactions: nothing was tested");
     assert!(acked >= least && seen >= least, "seed {seed}: acked {acked}, seen {seen}: nothing was tested");
     run.world.trace
 }

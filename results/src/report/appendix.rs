@@ -3,7 +3,7 @@
 use super::html::Html;
 use super::{ReportInput, thousands};
 use crate::timeline::brief;
-use riprap_core::op::{Kind, Process};
+use riprap_core::op::{Kind, Process, Txn};
 use riprap_core::{F, History};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -33,7 +33,32 @@ pub(super) fn operations(page: &mut Html, input: &ReportInput<'_>) {
     page.raw(
         "<p class=\"note\"><b>ok</b> took effect, <b>fail</b> certainly did not, <b>info</b> may have.</p>\n",
     );
+    if let Some(told) = transactions(input.history) {
+        page.element("<p class=\"note\">", told, "</p>\n");
+    }
     errors(page, input.history);
+}
+
+/// How transactions ended; `None` if there were none.
+fn transactions(history: &History) -> Option<String> {
+    let (mut total, mut committed, mut aborted, mut asked) = (0, 0, 0, 0);
+    for (op, extra) in history.ops_with_extra() {
+        let Some(outcome) = op.outcome().filter(|_| op.kind() != Kind::Invoke) else { continue };
+        total += 1;
+        committed += u64::from(outcome == Txn::COMMITTED);
+        aborted += u64::from(outcome == Txn::ABORTED);
+        asked += u64::from(outcome == Txn::ABORTED && extra.abort);
+    }
+    (total > 0).then(|| {
+        format!(
+            "Of {} transactions {} were committed and {} aborted, {} of these on purpose; of {} nobody knows.",
+            thousands(total),
+            thousands(committed),
+            thousands(aborted),
+            thousands(asked),
+            thousands(total - committed - aborted),
+        )
+    })
 }
 
 /// How often an error ended ops of one word, and what it said the first time.
@@ -212,12 +237,46 @@ fn size(size_bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use riprap_core::history::read_jsonl;
 
     #[test]
     fn links_stay_inside_the_folder() {
         assert_eq!(link("nodes/n1/a.log"), "./nodes/n1/a.log");
         assert_eq!(link("javascript:alert(1)"), "./javascript%3Aalert%281%29");
         assert_eq!(link("//host/ü"), ".///host/%C3%BC");
+    }
+
+    #[test]
+    fn transactions_are_counted_by_their_ends() {
+        let check = |ends: &[&str], expected: Option<&str>| {
+            let mut lines = String::new();
+            for (process, end) in ends.iter().enumerate() {
+                let (kind, extra) = end.split_once(' ').expect("a type, then what else is told");
+                lines += &format!(
+                    "{{\"process\":{process},\"type\":\"invoke\",\"f\":\"txn\",\"value\":[[\"poll\"]]}}\n\
+                     {{\"process\":{process},\"type\":\"{kind}\",\"f\":\"txn\",\"value\":[[\"poll\"]]{extra}}}\n"
+                );
+            }
+            let (history, _) = read_jsonl(lines.as_bytes()).expect("well formed");
+            assert_eq!(transactions(&history).as_deref(), expected);
+        };
+        check(&[], None);
+        check(&["ok "], None);
+        let [committed, aborted, unknown] = ["committed", "aborted", "unknown"]
+            .map(|outcome| format!(r#","txn":{{"id":"t","outcome":"{outcome}"}}"#));
+        check(
+            &[
+                &format!("ok {committed}"),
+                &format!("ok {committed}"),
+                &format!("fail {aborted}"),
+                &format!(r#"fail {aborted},"abort":true"#),
+                &format!("info {unknown}"),
+                r#"info ,"abort":true"#,
+            ],
+            Some(
+                "Of 5 transactions 2 were committed and 2 aborted, 1 of these on purpose; of 1 nobody knows.",
+            ),
+        );
     }
 
     #[test]

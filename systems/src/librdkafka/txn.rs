@@ -37,8 +37,9 @@ use riprap_core::client::{ClientConfig, LogError};
 use riprap_core::op::{Key, Offset};
 use std::time::{Duration, Instant};
 
-/// How long an abort is waited for, as a part of the time for the transaction: an op has a third of that left.
-const ABORT_SHARE: u32 = 4;
+/// How long an abort is waited for, as a part of the time for the transaction: an op has a third of that left, and to throw
+/// a producer away takes librdkafka up to half a second.
+const ABORT_SHARE: u32 = 8;
 /// How long librdkafka is let wait for itself while it aborts: it waits for reports that only we can take from it.
 const ABORT_STEP: Duration = Duration::from_millis(20);
 

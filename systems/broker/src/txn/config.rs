@@ -10,6 +10,8 @@ pub struct TxnConfig {
     /// The pause before markers that were not written are ordered again, and before a refused append of the
     /// coordinator's own is tried again.
     pub retry_ms: u64,
+    /// How long an id without an open transaction is remembered.
+    pub id_expiration_ms: u64,
     /// Transactional ids of one coordinator.
     pub max_ids: usize,
     /// Partitions of one transaction.
@@ -25,7 +27,9 @@ impl Default for TxnConfig {
             commit_timeout_ms: 5000,
             // A leader that moved is known within this, and a client that waits for its next transaction hardly notices.
             retry_ms: 50,
-            // Nothing forgets an id: this bounds memory for clients that draw a new one each time.
+            // Kafka's `transactional.id.expiration.ms`: a week.
+            id_expiration_ms: 7 * 24 * 60 * 60 * 1000,
+            // This bounds memory for clients that draw a new one each time.
             max_ids: 10_000,
             // A transaction's record must fit a batch (1 MiB by default), each partition with a topic of 249 bytes.
             max_partitions: 3000,

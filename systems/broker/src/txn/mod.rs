@@ -22,7 +22,8 @@
 //! not heard (the driver should not serve [`Coordinator::verify`] out of touch with the cluster); which of two
 //! transactions of one epoch an EndTxn means that was long on its way (KAFKA-17754: only an epoch for each transaction
 //! tells, see [`Epochs`]). The time that a transaction was open is counted
-//! anew by each coordinator, for clocks differ and step (KAFKA-8803). Ids are never forgotten.
+//! anew by each coordinator, for clocks differ and step (KAFKA-8803), and so is the time for which an id was not used:
+//! then it is forgotten, and whoever comes with it later begins anew.
 //!
 //! Errors are those of the newest versions; older ones say `INVALID_PRODUCER_EPOCH` for `PRODUCER_FENCED`, which is the
 //! driver's to change.
@@ -104,7 +105,8 @@ pub enum Output {
 /// A state on its way to the log.
 #[derive(Debug)]
 struct Pending {
-    next: Transaction,
+    /// None: the id is forgotten.
+    next: Option<Transaction>,
     /// Who waits for it, what is answered when it is committed, and when that is given up.
     waits: Option<(ReplyTo, Response, u64)>,
 }
@@ -115,7 +117,7 @@ struct Entry {
     /// As it is in the log, committed; none before the first record is.
     known: Option<Transaction>,
     pending: Option<Pending>,
-    /// When an open transaction has been so for too long.
+    /// When an open transaction has been so for too long, or an id was not used for too long.
     times_out_at_ns: u64,
     /// After something was refused.
     retry_at_ns: u64,
@@ -143,9 +145,11 @@ impl Entry {
             return pending.waits.map(|(_, _, at_ns)| at_ns);
         }
         match self.known.as_ref()?.state {
-            State::Ongoing => Some(self.times_out_at_ns.max(self.retry_at_ns)),
-            State::PrepareCommit | State::PrepareAbort if !self.is_ordered => Some(self.retry_at_ns),
-            _ => None,
+            State::PrepareCommit | State::PrepareAbort if self.is_ordered => None,
+            State::PrepareCommit | State::PrepareAbort => Some(self.retry_at_ns),
+            State::Ongoing | State::Empty | State::CompleteCommit | State::CompleteAbort => {
+                Some(self.times_out_at_ns.max(self.retry_at_ns))
+            }
         }
     }
 }
@@ -245,11 +249,11 @@ impl Coordinator {
             }
             Ok(Step::Next(next)) => {
                 let response = Response::Init(Ok(next.producer));
-                self.append(now_ns, id, next, Some((to, response)));
+                self.append(now_ns, id, Some(next), Some((to, response)));
             }
             Ok(Step::Fence(next)) => {
                 let response = refuse(ErrorCode::CONCURRENT_TRANSACTIONS);
-                self.append(now_ns, id, next, Some((to, response)));
+                self.append(now_ns, id, Some(next), Some((to, response)));
             }
         }
     }
@@ -297,7 +301,7 @@ impl Coordinator {
             Ok((Step::Done, producer)) => self.reply(to, Response::End(Ok(producer))),
             Ok((Step::Next(next) | Step::Fence(next), _)) => {
                 let response = Response::End(Ok(next.goes_on_as()));
-                self.append(now_ns, id, next, Some((to, response)));
+                self.append(now_ns, id, Some(next), Some((to, response)));
             }
         }
     }
@@ -308,7 +312,9 @@ impl Coordinator {
         self.existing(id)?.verify(producer, partition)?;
         // It is being ended: a batch that was let in now could come behind the marker.
         match self.entries.get(id).and_then(|entry| entry.pending.as_ref()) {
-            Some(pending) if pending.next.state != State::Ongoing => Err(ErrorCode::CONCURRENT_TRANSACTIONS),
+            Some(Pending { next: Some(next), .. }) if next.state != State::Ongoing => {
+                Err(ErrorCode::CONCURRENT_TRANSACTIONS)
+            }
             _ => Ok(()),
         }
     }
@@ -322,8 +328,8 @@ impl Coordinator {
         let answer = match outcome {
             Ok(()) => {
                 let was_open = entry.known.as_ref().is_some_and(|known| known.state == State::Ongoing);
-                begins = !was_open || next.state != State::Ongoing;
-                entry.known = Some(next);
+                begins = !was_open || next.as_ref().is_none_or(|next| next.state != State::Ongoing);
+                entry.known = next;
                 waits.map(|(to, response, _)| (to, response))
             }
             Err(code) => {
@@ -335,7 +341,7 @@ impl Coordinator {
             self.reply(to, response);
         }
         if self.entries.get(&id).is_some_and(|entry| entry.known.is_none()) {
-            // The first record of an id was refused: there is no such id.
+            // The first record of an id was refused, or it is forgotten: there is no such id.
             self.entries.remove(&id);
             self.schedule.set(&id, None);
             return;
@@ -373,7 +379,9 @@ impl Coordinator {
             } else if let Some(known) = &entry.known {
                 if known.state == State::Ongoing {
                     let next = known.fenced();
-                    self.append(now_ns, &id, next, None);
+                    self.append(now_ns, &id, Some(next), None);
+                } else if known.state.result().is_none() {
+                    self.append(now_ns, &id, None, None);
                 } else if entry.to_mark.is_empty() {
                     self.complete(now_ns, &id);
                 } else {
@@ -455,15 +463,23 @@ impl Coordinator {
         match decided {
             Err(code) => self.reply(to, response.failed(code)),
             Ok(Step::Done) => self.reply(to, response),
-            Ok(Step::Next(next) | Step::Fence(next)) => self.append(now_ns, id, next, Some((to, response))),
+            Ok(Step::Next(next) | Step::Fence(next)) => {
+                self.append(now_ns, id, Some(next), Some((to, response)))
+            }
         }
     }
 
-    fn append(&mut self, now_ns: u64, id: &str, next: Transaction, waits: Option<(ReplyTo, Response)>) {
+    fn append(
+        &mut self,
+        now_ns: u64,
+        id: &str,
+        next: Option<Transaction>,
+        waits: Option<(ReplyTo, Response)>,
+    ) {
         self.last_token += 1;
         let token = AppendToken(self.last_token);
         let give_up_at_ns = now_ns + self.config.commit_timeout_ms * NS_PER_MS;
-        self.outputs.push(Output::Append { token, record: record::to_record(id, &next) });
+        self.outputs.push(Output::Append { token, record: record::to_record(id, next.as_ref()) });
         self.by_token.insert(token, id.to_owned());
         let entry = self.entries.entry(id.to_owned()).or_insert_with(|| Entry::new(None));
         assert!(entry.pending.is_none(), "no two records of one id are on their way at once");
@@ -476,8 +492,12 @@ impl Coordinator {
     fn settle(&mut self, now_ns: u64, id: &str, begins: bool) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let Some(known) = &entry.known else { return };
-        if begins && known.state == State::Ongoing {
-            entry.times_out_at_ns = now_ns + u64::try_from(known.timeout_ms).unwrap_or(0) * NS_PER_MS;
+        if begins {
+            let lasts_ms = match known.state {
+                State::Ongoing => u64::try_from(known.timeout_ms).unwrap_or(0),
+                _ => self.config.id_expiration_ms,
+            };
+            entry.times_out_at_ns = now_ns + lasts_ms * NS_PER_MS;
         }
         if begins && known.state.result().is_some() {
             entry.to_mark = known.partitions.clone();
@@ -508,7 +528,7 @@ impl Coordinator {
     fn complete(&mut self, now_ns: u64, id: &str) {
         let known = self.entries.get(id).and_then(|entry| entry.known.as_ref());
         if let Some(next) = known.and_then(|known| Some(known.completed(known.state.result()?))) {
-            self.append(now_ns, id, next, None);
+            self.append(now_ns, id, Some(next), None);
         }
     }
 

@@ -17,7 +17,7 @@
 
 use super::transaction::{Producer, State, TopicPartition, Transaction};
 use crate::group::{Cursor, Record, RecordError};
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::collections::{BTreeMap, BTreeSet};
 
 const KEY: i16 = 0;
@@ -27,12 +27,16 @@ const PREVIOUS_PRODUCER_ID: u32 = 0;
 const NEXT_PRODUCER_ID: u32 = 1;
 const PREVIOUS_PRODUCER_EPOCH: u32 = 1000;
 
-pub(super) fn to_record(id: &str, transaction: &Transaction) -> Record {
+/// The record of an id; without a transaction the one that forgets it.
+pub(super) fn to_record(id: &str, transaction: Option<&Transaction>) -> Record {
     let mut key = BytesMut::new();
     key.put_i16(KEY);
     key.put_i16(i16::try_from(id.len()).expect("it came over the wire, where strings have the same limit"));
     key.put_slice(id.as_bytes());
+    Record { key: key.freeze(), value: transaction.map(value_of) }
+}
 
+fn value_of(transaction: &Transaction) -> Bytes {
     let mut value = BytesMut::new();
     value.put_i16(VALUE);
     value.put_i64(transaction.producer.id);
@@ -69,7 +73,7 @@ pub(super) fn to_record(id: &str, transaction: &Transaction) -> Record {
         put_varint(&mut value, field.len() as u32);
         value.put_slice(&field);
     }
-    Record { key: key.freeze(), value: Some(value.freeze()) }
+    value.freeze()
 }
 
 /// The id that a record is about, and its state; none if the record removes it.
@@ -195,9 +199,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_record_reads_as_it_was_written(id in ".{0,20}", transaction in transaction()) {
-            let record = to_record(&id, &transaction);
+            let record = to_record(&id, Some(&transaction));
             prop_assert_eq!(from_record(&record.key, record.value.as_deref()), Ok((id.clone(), Some(transaction))));
-            prop_assert_eq!(from_record(&record.key, None), Ok((id, None)));
+            let forgotten = to_record(&id, None);
+            prop_assert_eq!(from_record(&forgotten.key, forgotten.value.as_deref()), Ok((id, None)));
             // Cut short anywhere, or with more at the end, it is an error.
             let value = record.value.expect("a transaction has a value");
             for cut in 0..value.len() {
@@ -226,7 +231,7 @@ mod tests {
             state: State::Ongoing,
             partitions: BTreeSet::from([partition("a", 0), partition("a", 3), partition("b", 1)]),
         };
-        let record = to_record("id", &transaction);
+        let record = to_record("id", Some(&transaction));
         assert_eq!(&record.key[..], b"\0\0\0\x02id");
         let expect = [
             &[0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 2, 0, 0, 3, 232, 1, 3][..],

@@ -44,7 +44,8 @@ fn show(producer: Producer) -> String {
 
 impl Play {
     fn new() -> Play {
-        let config = TxnConfig { max_ids: 2, max_partitions: 3, ..TxnConfig::default() };
+        let config =
+            TxnConfig { max_ids: 2, max_partitions: 3, id_expiration_ms: 100_000, ..TxnConfig::default() };
         let mut coordinator = Coordinator::new(config.clone(), 0);
         coordinator.finish_loading(0);
         Play {
@@ -342,6 +343,26 @@ fn an_end_that_raises_the_epoch_leaves_nothing_to_take_for_the_next_transaction(
 }
 
 #[test]
+fn an_id_that_is_not_used_is_forgotten() {
+    let mapping = code(ErrorCode::INVALID_PRODUCER_ID_MAPPING);
+    let concurrent = code(ErrorCode::CONCURRENT_TRANSACTIONS);
+    for state in [EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT] {
+        check(&format!("{state}; wait 99999; wait 1; log; add a@3.0"), &mapping);
+        check(&format!("{state}; wait 100000; log; init; log"), "=4.0");
+        check(&format!("{state}; wait 100000; log; fail-over; init; log"), "=4.0");
+        // Until that is written down it is there, and who comes has to come again.
+        check(&format!("{state}; wait 99999; add a@3.0; log"), "ok");
+        check(&format!("{state}; wait 100000; add a@3.0"), &concurrent);
+        check(&format!("{state}; wait 100000; fail-over; add a@3.0; log"), "ok");
+        check(&format!("{state}; wait 100000; refuse; add a@3.0; log"), "ok");
+        check(&format!("{state}; wait 100000; refuse; wait 50; log; add a@3.0"), &mapping);
+    }
+    for state in [PREPARE_COMMIT, PREPARE_ABORT] {
+        check(&format!("{state}; wait 100000; marked; log; add a@3.0; log"), "ok");
+    }
+}
+
+#[test]
 fn an_epoch_that_is_used_up_is_followed_by_another_id() {
     let concurrent = code(ErrorCode::CONCURRENT_TRANSACTIONS);
     let with_epoch = |epoch, previous: Option<Producer>, state| {
@@ -352,7 +373,7 @@ fn an_epoch_that_is_used_up_is_followed_by_another_id() {
             Transaction { producer, previous, next_id: None, timeout_ms: 1000, state, partitions };
         let partitions =
             if state == State::Ongoing { transaction.partitions.clone() } else { BTreeSet::new() };
-        play.log = vec![record::to_record(ID, &Transaction { partitions, ..transaction })];
+        play.log = vec![record::to_record(ID, Some(&Transaction { partitions, ..transaction }))];
         play.next_producer_id = 4;
         play.act("fail-over");
         play

@@ -5,7 +5,7 @@ pub(crate) mod led;
 
 use crate::connection::ReplyTo;
 use crate::controller::{ControlRequest, ControlResponse};
-use crate::group::{AppendToken, Coordinator, GroupConfig, Output, Record, Response};
+use crate::group::{AppendToken, Coordinator, GroupConfig, Output, Record, Response, Topics};
 use crate::ids::PartitionKey;
 use crate::node::{Call, Cx, Running};
 use crate::requests::groups::PendingGroupRequest;
@@ -13,11 +13,13 @@ use crate::requests::produce::Acks;
 use crate::txn::Producer;
 use bytes::Bytes;
 use led::Led;
+use riprap_coord::Index;
 use riprap_env::{ConnId, LogLevel};
 use riprap_protocol::messages::{CreateTopicsRequest, CreateTopicsRequestTopic, ForwardRequestRequest};
 use riprap_protocol::records::{BatchBuilder, EndTxnMarker, NO_SEQUENCE, RecordBatch};
 use riprap_protocol::{ApiKey, ErrorCode, Message};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The topic that keeps committed offsets.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -76,6 +78,8 @@ impl led::Coordinator for Coordinator {
 pub(crate) struct Coordinators {
     config: GroupConfig,
     led: BTreeMap<PartitionKey, Led<Coordinator>>,
+    /// What the coordinators know of the cluster's topics, and the entry of the metadata log that it goes up to.
+    topics: (Option<Index>, Arc<Topics>),
     /// Requests that a coordinator has not answered, by the number that it knows them by.
     pub(crate) pending: BTreeMap<u64, PendingGroupRequest>,
     requests: u64,
@@ -90,6 +94,7 @@ impl Coordinators {
         Coordinators {
             config: GroupConfig::default(),
             led: BTreeMap::new(),
+            topics: (None, Arc::default()),
             pending: BTreeMap::new(),
             requests: 0,
             creating: BTreeMap::new(),
@@ -138,6 +143,7 @@ impl Running {
     /// Takes up and lays down coordinators, and does what they want done.
     pub(crate) fn settle_coordinators(&mut self, cx: &mut Cx<'_>) {
         self.coordinators.is_due = false;
+        self.tell_topics();
         self.follow_offsets_leaderships(cx);
         let keys: Vec<PartitionKey> = self.coordinators.led.keys().copied().collect();
         for key in keys {
@@ -151,6 +157,27 @@ impl Running {
                 led.coordinator.tick(cx.now_ns);
             }
             self.carry_out(key, cx);
+        }
+    }
+
+    /// Tells the coordinators of the topics that there are, if they are others than before.
+    fn tell_topics(&mut self) {
+        let (known, topics) = &mut self.coordinators.topics;
+        let applied = Some(self.quorum.applied());
+        if *known == applied {
+            return;
+        }
+        *known = applied;
+        let named = self.quorum.image().topics_by_name();
+        let now = Topics::new(
+            named.map(|(name, id, topic)| (name.to_owned(), id.0, topic.partitions.len() as i32)),
+        );
+        if now != **topics {
+            *topics = Arc::new(now);
+            let topics = Arc::clone(topics);
+            for led in self.coordinators.led.values_mut() {
+                led.coordinator.know_topics(Arc::clone(&topics));
+            }
         }
     }
 
@@ -168,9 +195,13 @@ impl Running {
                 }
             }
         }
-        let Coordinators { led, config, .. } = &mut self.coordinators;
+        let Coordinators { led, config, topics: (_, topics), .. } = &mut self.coordinators;
         for (key, leadership) in leads {
-            led.entry(key).or_insert_with(|| leadership.begin(Coordinator::new(config.clone())));
+            led.entry(key).or_insert_with(|| {
+                let mut coordinator = Coordinator::new(config.clone());
+                coordinator.know_topics(Arc::clone(topics));
+                leadership.begin(coordinator)
+            });
         }
     }
 
@@ -241,6 +272,9 @@ impl Running {
             }
             (PendingGroupRequest::Simple(to), Response::JoinGroup(body)) => self.reply(to, &body, cx),
             (PendingGroupRequest::Simple(to), Response::SyncGroup(body)) => self.reply(to, &body, cx),
+            (PendingGroupRequest::Simple(to), Response::ConsumerGroupHeartbeat(body)) => {
+                self.reply(to, &body, cx)
+            }
             (PendingGroupRequest::Delete { to, response, groups }, Response::DeleteGroup(code)) => {
                 self.go_on_deleting(to, response, groups, Some(code), cx);
             }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use riprap_env::ConnId;
 use riprap_protocol::messages::*;
 use riprap_protocol::records::BatchBuilder;
-use riprap_protocol::{ApiKey, Request};
+use riprap_protocol::{ApiKey, ErrorCode, Request};
 use std::fmt::Write as _;
 
 /// First version of FindCoordinator that takes several keys. Source: KIP-699.
@@ -378,6 +378,38 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             check(bench, conn, version, bodies);
         }
         ApiKey::UnregisterBroker => check(bench, conn, version, [UnregisterBrokerRequest { broker_id: 9 }]),
+        ApiKey::ConsumerGroupHeartbeat => {
+            let group_id = format!("heard-in-version-{version}");
+            let join = ConsumerGroupHeartbeatRequest {
+                group_id: group_id.clone(),
+                member_id: text("m"),
+                rebalance_timeout_ms: 1000,
+                subscribed_topic_names: Some(vec![text("t")]),
+                topic_partitions: Some(Vec::new()),
+                ..Default::default()
+            };
+            let joined = bench.ask(conn, version, &join);
+            assert_eq!((joined.member_epoch, joined.assignment.is_some()), (1, true));
+            let beat = ConsumerGroupHeartbeatRequest {
+                group_id,
+                member_id: text("m"),
+                member_epoch: 1,
+                ..Default::default()
+            };
+            let beaten = bench.ask(conn, version, &beat);
+            assert_eq!((beaten.member_epoch, beaten.assignment), (1, None));
+            let nobody = ConsumerGroupHeartbeatRequest { member_id: text("n"), ..beat };
+            check(bench, conn, version, [nobody]);
+        }
+        ApiKey::ConsumerGroupDescribe => {
+            let group_ids = ["heard-in-version-1", "committed", "no-such"].map(text).into();
+            let body = ConsumerGroupDescribeRequest { group_ids, ..Default::default() };
+            let described = bench.ask(conn, version, &body);
+            let groups: Vec<_> =
+                described.groups.iter().map(|group| (group.members.len(), group.error_code)).collect();
+            let none = (0, ErrorCode::GROUP_ID_NOT_FOUND);
+            assert_eq!(groups, [(1, ErrorCode::NONE), none, none]);
+        }
         ApiKey::DescribeCluster => check(bench, conn, version, [DescribeClusterRequest::default()]),
         key => panic!("{key} is served and not asked for here: add it"),
     }

@@ -7,6 +7,10 @@ pub struct GroupConfig {
     pub min_session_timeout_ms: u64,
     /// The longest session a member may ask for.
     pub max_session_timeout_ms: u64,
+    /// How long a member of a group of KIP-848 may be silent.
+    pub consumer_session_timeout_ms: u64,
+    /// How often members of groups of KIP-848 are to be heard.
+    pub consumer_heartbeat_interval_ms: u64,
     /// How long a group that was empty waits for more members after the first.
     pub initial_rebalance_delay_ms: u64,
     /// How long a client is kept waiting for its records to be committed.
@@ -35,6 +39,10 @@ impl Default for GroupConfig {
             // Kafka's is 6 s. Tests kill clients, and should not have to wait that long to see who takes over.
             min_session_timeout_ms: 1000,
             max_session_timeout_ms: 30 * 60 * 1000,
+            // Kafka's are 45 s and 5 s. Here too, tests should not have to wait that long: each step of a rebalance takes
+            // heartbeats of its members.
+            consumer_session_timeout_ms: 6000,
+            consumer_heartbeat_interval_ms: 500,
             // Kafka's is 3 s, for hundreds of members that a deployment starts. A test starts a handful at the same
             // moment and lives half a minute: this is enough to let them meet in one generation.
             initial_rebalance_delay_ms: 200,

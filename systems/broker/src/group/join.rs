@@ -79,7 +79,8 @@ impl Group {
         random: &mut dyn FnMut() -> u64,
         turn: &mut Turn<'_>,
     ) -> Result<(), ErrorCode> {
-        if self.state == State::Dead {
+        let is_changing = self.consumer.as_ref().is_some_and(|consumer| consumer.is_busy());
+        if self.state == State::Dead || is_changing {
             return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
         }
         let size: usize = join.protocols.iter().map(|(name, wanted)| name.len() + wanted.len()).sum();
@@ -90,10 +91,11 @@ impl Group {
             self.take_out(&join.member_id, turn);
             return Err(ErrorCode::GROUP_MAX_SIZE_REACHED);
         }
-        if !self.can_work_with(&join) {
+        if self.has_consumers() || !self.can_work_with(&join) {
             return Err(ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
         }
         if join.member_id.is_empty() {
+            self.leave_consumer_protocol(turn);
             return self.join_unknown(join, random, turn);
         }
         if self.promised.contains_key(&join.member_id) {

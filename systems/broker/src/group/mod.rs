@@ -23,11 +23,15 @@
 //!
 //! Generations that never became stable are not in the log: the next coordinator may use their numbers again.
 //!
+//! A group is one of the classic protocol, whose members assign themselves, or one of KIP-848 ([`consumer`]). Both keep
+//! their offsets alike.
+//!
 //! Sources: Kafka's protocol guide; KIP-62 (heartbeats apart from polls), KIP-134 (initial delay), KIP-345 (static
 //! members), KIP-394 (member id first), KIP-447 (stable fetch), KIP-814 (static leader skips assignment); Kafka's
 //! GroupCoordinator for which error is given when.
 
 mod config;
+mod consumer;
 mod join;
 mod offsets;
 mod outbox;
@@ -37,6 +41,7 @@ mod state;
 mod sync;
 
 pub use config::GroupConfig;
+pub use consumer::Topics;
 pub use offsets::{offset_fetch_error, offset_fetch_groups, offset_fetch_response};
 pub(crate) use outbox::unavailable;
 pub(crate) use record::Cursor;
@@ -44,11 +49,13 @@ pub use record::{Record, RecordError};
 
 use crate::schedule::Schedule;
 use crate::txn::Producer;
-use offsets::{answer_settled_commit, commit_answer, commit_response, plain_commit};
+use consumer::KnownTopics;
+use offsets::{MEMBER_EPOCH_SINCE, answer_settled_commit, commit_answer, commit_response, plain_commit};
 use outbox::{Outbox, Pending, Then};
 use record::Entry;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
+    ConsumerGroupDescribeResponseGroup, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
     DescribeGroupsResponseGroup, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse,
     LeaveGroupRequest, LeaveGroupRequestMember, LeaveGroupResponse, ListGroupsRequest,
     ListGroupsResponseGroup, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequestGroup,
@@ -58,6 +65,7 @@ use riprap_protocol::messages::{
 use riprap_protocol::records::TxnResult;
 use state::{Group, State, Turn};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Names a request that waits for its answer; the driver's own number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -91,6 +99,8 @@ pub enum Response {
     OffsetCommit(OffsetCommitResponse),
     /// To [`Coordinator::txn_offset_commit`].
     TxnOffsetCommit(TxnOffsetCommitResponse),
+    /// To [`Coordinator::consumer_group_heartbeat`].
+    ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse),
     /// To [`Coordinator::delete_group`].
     DeleteGroup(ErrorCode),
 }
@@ -124,6 +134,7 @@ pub struct Coordinator {
     /// How many records were loaded.
     loaded: u64,
     groups: BTreeMap<String, Group>,
+    topics: KnownTopics,
     schedule: Schedule,
     outbox: Outbox,
 }
@@ -136,6 +147,7 @@ impl Coordinator {
             is_loading: true,
             loaded: 0,
             groups: BTreeMap::new(),
+            topics: KnownTopics::default(),
             schedule: Schedule::default(),
             outbox: Outbox::default(),
         }
@@ -154,22 +166,29 @@ impl Coordinator {
         assert!(self.is_loading, "records are replayed before loading is finished");
         self.loaded += 1;
         let entry = Entry::from_record(key, value)?;
-        let (Entry::Offset { group, .. } | Entry::Group { group, .. }) = &entry;
+        let (Entry::Offset { group, .. } | Entry::Group { group, .. } | Entry::Consumer { group, .. }) =
+            &entry;
         let group = self.groups.entry(group.clone()).or_insert_with_key(|id| Group::new(id, 0));
         match entry {
             Entry::Offset { partition, committed, .. } => {
                 group.offsets.load(partition, committed, self.loaded, producer_id);
             }
             Entry::Group { snapshot, .. } => group.load(snapshot),
+            Entry::Consumer { entry, .. } => group.load_consumer(entry),
         }
         Ok(())
+    }
+
+    /// Says which topics there are now. Groups of KIP-848 that want them are assigned anew as their members are heard.
+    pub fn know_topics(&mut self, topics: Arc<Topics>) {
+        self.topics = KnownTopics { topics, version: self.topics.version + 1 };
     }
 
     /// Begins to serve. Members that were loaded have a whole session to show up.
     pub fn finish_loading(&mut self, now_ns: u64) {
         self.is_loading = false;
         for group_id in self.groups.keys().cloned().collect::<Vec<_>>() {
-            self.act(now_ns, &group_id, Group::wake_up);
+            self.act(now_ns, &group_id, |group, _, turn| group.wake_up(turn));
         }
     }
 
@@ -192,7 +211,7 @@ impl Coordinator {
             return;
         }
         let group_id = request.group_id.clone();
-        let joined = self.act(now_ns, &group_id, |group, turn| group.join(caller, request, random, turn));
+        let joined = self.act(now_ns, &group_id, |group, _, turn| group.join(caller, request, random, turn));
         if joined.is_none() {
             self.turn(now_ns).refuse_join(to, &member_id, ErrorCode::UNKNOWN_MEMBER_ID);
         }
@@ -219,8 +238,76 @@ impl Coordinator {
             return;
         }
         let group_id = request.group_id.clone();
-        if self.act(now_ns, &group_id, |group, turn| group.sync(to, request, turn)).is_none() {
+        if self.act(now_ns, &group_id, |group, _, turn| group.sync(to, request, turn)).is_none() {
             self.turn(now_ns).refuse_sync(to, ErrorCode::UNKNOWN_MEMBER_ID);
+        }
+    }
+
+    /// Answers, by output. `random` is drawn from for the ids of members that bring none.
+    pub fn consumer_group_heartbeat(
+        &mut self,
+        now_ns: u64,
+        caller: &Caller,
+        mut request: ConsumerGroupHeartbeatRequest,
+        random: &mut dyn FnMut() -> u64,
+    ) {
+        let to = caller.reply_to;
+        if let Err(code) = self.check_consumer_heartbeat(now_ns, &request) {
+            let why = (code == ErrorCode::GROUP_ID_NOT_FOUND)
+                .then(|| format!("group {} does not exist", request.group_id));
+            self.turn(now_ns).refuse_consumer(to, code, why);
+            return;
+        }
+        if request.member_id.is_empty() && caller.api_version < consumer::OWN_ID_SINCE {
+            request.member_id = format!("{:016x}{:016x}", random(), random());
+        }
+        let group_id = request.group_id.clone();
+        let acted = self.act(now_ns, &group_id, |group, topics, turn| {
+            group.consumer_heartbeat(caller, request, topics, turn);
+        });
+        acted.expect("it was just made sure that there is one");
+    }
+
+    fn check_consumer_heartbeat(
+        &mut self,
+        now_ns: u64,
+        request: &ConsumerGroupHeartbeatRequest,
+    ) -> Result<(), ErrorCode> {
+        if request.group_id.trim().is_empty() {
+            return Err(ErrorCode::INVALID_REQUEST);
+        }
+        self.check_loaded()?;
+        if self.outbox.in_flight() >= self.config.max_in_flight {
+            return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+        }
+        if request.member_epoch == consumer::JOIN {
+            self.make_group(now_ns, &request.group_id)
+        } else if self.groups.contains_key(&request.group_id) {
+            Ok(())
+        } else {
+            Err(ErrorCode::GROUP_ID_NOT_FOUND)
+        }
+    }
+
+    /// One group of KIP-848 as an operator sees it.
+    pub fn describe_consumer(&self, group_id: &str) -> ConsumerGroupDescribeResponseGroup {
+        let refused = |error_code, why: Option<String>| ConsumerGroupDescribeResponseGroup {
+            group_id: group_id.to_owned(),
+            error_code,
+            error_message: why,
+            ..ConsumerGroupDescribeResponseGroup::default()
+        };
+        if let Err(code) = self.check_loaded() {
+            return refused(code, None);
+        }
+        let group = self.groups.get(group_id).filter(|group| group.state != State::Dead);
+        match group.map(|group| &group.consumer) {
+            Some(Some(consumer)) => consumer.described(group_id, &self.topics.topics),
+            Some(None) => refused(
+                ErrorCode::GROUP_ID_NOT_FOUND,
+                Some(format!("group {group_id} is not a consumer group")),
+            ),
+            None => refused(ErrorCode::GROUP_ID_NOT_FOUND, Some(format!("group {group_id} does not exist"))),
         }
     }
 
@@ -232,7 +319,7 @@ impl Coordinator {
             Err(code) => code,
             Ok(()) => {
                 let (member_id, instance_id) = (&request.member_id, request.group_instance_id.as_deref());
-                let beat = self.act(now_ns, &request.group_id, |group, turn| {
+                let beat = self.act(now_ns, &request.group_id, |group, _, turn| {
                     group.heartbeat(request.generation_id, member_id, instance_id, turn)
                 });
                 beat.unwrap_or(Err(ErrorCode::UNKNOWN_MEMBER_ID)).err().unwrap_or(ErrorCode::NONE)
@@ -264,7 +351,7 @@ impl Coordinator {
         };
         // A group that does not exist has no members to take out: it answers as an empty one, and is forgotten again.
         self.groups.entry(request.group_id.clone()).or_insert_with_key(|id| Group::new(id, now_ns));
-        let left = self.act(now_ns, &request.group_id, |group, turn| {
+        let left = self.act(now_ns, &request.group_id, |group, _, turn| {
             if group.state == State::Dead {
                 return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
             }
@@ -279,8 +366,27 @@ impl Coordinator {
     }
 
     /// Answers, by output. Whether the partitions exist is the driver's to check.
-    pub fn offset_commit(&mut self, now_ns: u64, to: ReplyTo, request: OffsetCommitRequest) {
-        self.take_commit(now_ns, to, request, None);
+    pub fn offset_commit(
+        &mut self,
+        now_ns: u64,
+        to: ReplyTo,
+        api_version: i16,
+        request: OffsetCommitRequest,
+    ) {
+        let unknown = if api_version >= MEMBER_EPOCH_SINCE {
+            ErrorCode::GROUP_ID_NOT_FOUND
+        } else {
+            ErrorCode::ILLEGAL_GENERATION
+        };
+        let group = self.groups.get(&request.group_id);
+        // Members of KIP-848 exist in these versions only.
+        let is_old = group.is_some_and(Group::has_consumers) && api_version < MEMBER_EPOCH_SINCE;
+        if is_old && !self.is_loading {
+            let topics = commit_answer(&request.topics, ErrorCode::UNSUPPORTED_VERSION);
+            self.outbox.reply(to, commit_response(topics, None));
+        } else {
+            self.take_commit(now_ns, to, request, None, unknown);
+        }
     }
 
     fn take_commit(
@@ -289,14 +395,15 @@ impl Coordinator {
         to: ReplyTo,
         request: OffsetCommitRequest,
         producer: Option<Producer>,
+        unknown: ErrorCode,
     ) {
-        if let Err(code) = self.check_commit(now_ns, &request) {
+        if let Err(code) = self.check_commit(now_ns, &request, unknown) {
             let topics = commit_answer(&request.topics, code);
             self.outbox.reply(to, commit_response(topics, producer));
             return;
         }
         let group_id = request.group_id.clone();
-        let acted = self.act(now_ns, &group_id, |group, turn| group.commit(to, request, producer, turn));
+        let acted = self.act(now_ns, &group_id, |group, _, turn| group.commit(to, request, producer, turn));
         acted.expect("it was just made sure that there is one");
     }
 
@@ -304,7 +411,7 @@ impl Coordinator {
     /// in the transaction, and whether the partitions exist, is the driver's to check.
     pub fn txn_offset_commit(&mut self, now_ns: u64, to: ReplyTo, request: TxnOffsetCommitRequest) {
         let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
-        self.take_commit(now_ns, to, plain_commit(request), Some(producer));
+        self.take_commit(now_ns, to, plain_commit(request), Some(producer), ErrorCode::ILLEGAL_GENERATION);
     }
 
     /// A marker is committed in the partition, or was loaded: in the order of the log among appends. The marker is
@@ -323,12 +430,17 @@ impl Coordinator {
         // The clocks of groups that are loaded do not run yet.
         if !self.is_loading {
             group_ids.iter().for_each(|group_id| {
-                self.act(now_ns, group_id, |_, _| ());
+                self.act(now_ns, group_id, |_, _, _| ());
             });
         }
     }
 
-    fn check_commit(&mut self, now_ns: u64, request: &OffsetCommitRequest) -> Result<(), ErrorCode> {
+    fn check_commit(
+        &mut self,
+        now_ns: u64,
+        request: &OffsetCommitRequest,
+        unknown: ErrorCode,
+    ) -> Result<(), ErrorCode> {
         self.check_loaded()?;
         if self.outbox.in_flight() >= self.config.max_in_flight {
             return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
@@ -339,7 +451,7 @@ impl Coordinator {
             // A consumer that assigns itself, and has its offsets kept here.
             self.make_group(now_ns, &request.group_id)
         } else {
-            Err(ErrorCode::ILLEGAL_GENERATION)
+            Err(unknown)
         }
     }
 
@@ -354,7 +466,13 @@ impl Coordinator {
         }
         let group_id = request.group_id.clone();
         let none = offsets::Offsets::default();
-        let offsets = self.groups.get(&group_id).map_or(&none, |group| &group.offsets);
+        let group = self.groups.get(&group_id);
+        if let Some(consumer) = group.and_then(|group| group.consumer.as_ref())
+            && let Err(code) = consumer.check_fetch(request.member_id.as_deref(), request.member_epoch)
+        {
+            return offset_fetch_error(request, code);
+        }
+        let offsets = group.map_or(&none, |group| &group.offsets);
         let topics = offsets.fetch(request.topics.as_deref(), require_stable);
         OffsetFetchResponseGroup { group_id, topics, error_code: ErrorCode::NONE }
     }
@@ -372,7 +490,7 @@ impl Coordinator {
         if let Err(code) = self.check_loaded() {
             return unknown(code, "");
         }
-        match self.groups.get(group_id) {
+        match self.groups.get(group_id).filter(|group| group.consumer.is_none()) {
             Some(group) => group.described(),
             None if api_version >= NOT_FOUND_SINCE => unknown(ErrorCode::GROUP_ID_NOT_FOUND, "Dead"),
             None => unknown(ErrorCode::NONE, "Dead"),
@@ -396,13 +514,13 @@ impl Coordinator {
     pub fn delete_group(&mut self, now_ns: u64, to: ReplyTo, group_id: &str) {
         let checked =
             self.check_loaded().and_then(|()| match self.groups.get(group_id).map(|group| &group.state) {
-                Some(State::Empty { .. }) if !self.has_transactional(group_id) => Ok(()),
+                Some(State::Empty { .. }) if !self.is_in_use(group_id) => Ok(()),
                 Some(State::Dead) | None => Err(ErrorCode::GROUP_ID_NOT_FOUND),
                 Some(_) => Err(ErrorCode::NON_EMPTY_GROUP),
             });
         match checked {
             Ok(()) => {
-                self.act(now_ns, group_id, |group, turn| group.delete(Some(to), turn));
+                self.act(now_ns, group_id, |group, _, turn| group.delete(Some(to), turn));
             }
             Err(code) => self.outbox.reply(to, Response::DeleteGroup(code)),
         }
@@ -412,9 +530,12 @@ impl Coordinator {
     pub fn appended(&mut self, now_ns: u64, token: AppendToken, outcome: Result<(), ErrorCode>) {
         let Some(Pending { group: group_id, then }) = self.outbox.take(token) else { return };
         let is_deleted = outcome.is_ok() && matches!(then, Then::Delete { .. });
-        self.act(now_ns, &group_id, |group, turn| {
+        self.act(now_ns, &group_id, |group, topics, turn| {
             group.in_flight -= 1;
             match then {
+                Then::Consumer { next, answer } => {
+                    group.consumer_changed(*next, answer, outcome, topics, turn);
+                }
                 Then::Assign { generation, assignments } => {
                     group.assigned(generation, &assignments, outcome, turn);
                 }
@@ -450,7 +571,7 @@ impl Coordinator {
         }
         while let Some((token, mut pending)) = self.outbox.take_timed_out(now_ns) {
             let group_id = pending.group.clone();
-            self.act(now_ns, &group_id, |group, turn| give_up_waiting(group, &mut pending.then, turn));
+            self.act(now_ns, &group_id, |group, _, turn| give_up_waiting(group, &mut pending.then, turn));
             self.outbox.give_back(token, pending);
         }
         for group_id in self.schedule.due(now_ns) {
@@ -480,6 +601,9 @@ impl Coordinator {
                 Then::Commit { answer: Some((to, answer)), producer, .. } => {
                     answer_settled_commit(to, answer, producer, Err(ErrorCode::NOT_COORDINATOR), &mut turn);
                 }
+                Then::Consumer { answer: Some((to, _)), .. } => {
+                    turn.refuse_consumer(to, ErrorCode::NOT_COORDINATOR, None);
+                }
                 Then::Delete { answer: Some(to) } => {
                     turn.outbox.reply(to, Response::DeleteGroup(ErrorCode::NOT_COORDINATOR));
                 }
@@ -504,11 +628,11 @@ impl Coordinator {
         &mut self,
         now_ns: u64,
         group_id: &str,
-        what: impl FnOnce(&mut Group, &mut Turn<'_>) -> R,
+        what: impl FnOnce(&mut Group, &KnownTopics, &mut Turn<'_>) -> R,
     ) -> Option<R> {
         let group = self.groups.get_mut(group_id)?;
         let mut turn = Turn { now_ns, config: &self.config, outbox: &mut self.outbox };
-        let result = what(group, &mut turn);
+        let result = what(group, &self.topics, &mut turn);
         if group.is_forgettable() {
             self.groups.remove(group_id);
             self.schedule.set(group_id, None);
@@ -519,8 +643,9 @@ impl Coordinator {
     }
 
     /// A transaction that is not over keeps a group from being deleted: its marker would bring offsets back.
-    fn has_transactional(&self, group_id: &str) -> bool {
-        self.groups.get(group_id).is_some_and(|group| group.offsets.has_transactional())
+    fn is_in_use(&self, group_id: &str) -> bool {
+        let is_in_use = |group: &Group| group.has_consumers() || group.offsets.has_transactional();
+        self.groups.get(group_id).is_some_and(is_in_use)
     }
 
     fn check_loaded(&self) -> Result<(), ErrorCode> {
@@ -561,6 +686,12 @@ fn give_up_waiting(group: &mut Group, then: &mut Then, turn: &mut Turn<'_>) {
             if let Some(to) = answer.take() {
                 let code = outbox::commit_error(ErrorCode::REQUEST_TIMED_OUT);
                 turn.outbox.reply(to, Response::DeleteGroup(code));
+            }
+        }
+        Then::Consumer { answer, .. } => {
+            if let Some((to, _)) = answer.take() {
+                let code = consumer::consumer_error(ErrorCode::REQUEST_TIMED_OUT);
+                turn.refuse_consumer(to, code, None);
             }
         }
         Then::Emptied => {}

@@ -265,11 +265,17 @@ impl Group {
         is_transactional: bool,
     ) -> Result<(), ErrorCode> {
         let is_anybody = generation < 0 && member_id.is_empty() && instance_id.is_none();
-        let is_empty = matches!(self.state, State::Empty { .. });
+        let is_empty = matches!(self.state, State::Empty { .. }) && !self.has_consumers();
         if self.state == State::Dead {
             Err(ErrorCode::COORDINATOR_NOT_AVAILABLE)
         } else if generation < 0 && is_empty || is_transactional && is_anybody {
             Ok(())
+        } else if let Some(consumer) = &self.consumer {
+            consumer.check_member(member_id, generation).map_err(|code| match code {
+                // Producers know no other word for it. Source: KIP-848, "TxnOffsetCommit API".
+                ErrorCode::STALE_MEMBER_EPOCH if is_transactional => ErrorCode::ILLEGAL_GENERATION,
+                code => code,
+            })
         } else if generation >= 0 || !member_id.is_empty() || instance_id.is_some() {
             self.check_member(member_id, instance_id)?;
             self.check_generation(generation)?;
@@ -430,6 +436,9 @@ pub fn offset_fetch_error(
     });
     OffsetFetchResponseGroup { group_id: request.group_id.clone(), topics: topics.collect(), error_code }
 }
+
+/// First version of OffsetCommit whose generation may be a member's epoch. Source: KIP-848.
+pub(super) const MEMBER_EPOCH_SINCE: i16 = 9;
 
 /// First version of OffsetFetch that asks for several groups. Source: KIP-709.
 const SEVERAL_GROUPS_SINCE: i16 = 8;

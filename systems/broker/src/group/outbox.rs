@@ -1,10 +1,11 @@
 //! What a coordinator wants done, and what it remembers until it is.
 
+use super::consumer::Durable;
 use super::record::{Committed, Entry, Record, TopicPartition};
 use super::{AppendToken, Output, Producer, ReplyTo, Response};
 use bytes::Bytes;
 use riprap_protocol::ErrorCode;
-use riprap_protocol::messages::OffsetCommitResponseTopic;
+use riprap_protocol::messages::{ConsumerGroupHeartbeatResponse, OffsetCommitResponseTopic};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What an append is for.
@@ -23,6 +24,8 @@ pub(super) enum Then {
     Replace { generation: i32, member_id: String, former_leader: String, can_skip_assignment: bool },
     /// A group without members was written down: nobody waits for it.
     Emptied,
+    /// A group of KIP-848 becomes this; the answer is none once it was given, or if nobody asked.
+    Consumer { next: Box<Durable>, answer: Option<(ReplyTo, ConsumerGroupHeartbeatResponse)> },
     /// A group is deleted; the answer is none once it was given, or if the group grew too old.
     Delete { answer: Option<ReplyTo> },
 }
@@ -55,7 +58,11 @@ impl Outbox {
         self.timeouts.push_back((give_up_at_ns, token));
         let producer = match &then {
             Then::Commit { producer, .. } => *producer,
-            Then::Assign { .. } | Then::Replace { .. } | Then::Emptied | Then::Delete { .. } => None,
+            Then::Assign { .. }
+            | Then::Replace { .. }
+            | Then::Emptied
+            | Then::Consumer { .. }
+            | Then::Delete { .. } => None,
         };
         self.outputs.push(Output::Append { token, records, producer });
         self.pending.insert(token, Pending { group: group.to_owned(), then });

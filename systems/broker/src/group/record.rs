@@ -7,6 +7,7 @@
 //! group value   := 3:i16 protocol_type:string generation:i32 protocol:string? leader:string? timestamp:i64 member[]
 //! member        := id:string instance:string? client_id:string client_host:string rebalance_timeout_ms:i32
 //!                  session_timeout_ms:i32 subscription:bytes assignment:bytes
+//! 3, 5 to 8     groups of KIP-848: see consumer/record.rs
 //! string        := length:i16 byte*      bytes, [] := length:i32 ...      ? := length -1 is null
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! of a bundled broker; timestamps are -1, because nobody here reads them.
 //! Source: Kafka's message definitions OffsetCommitKey/Value, GroupMetadataKey/Value; KIP-915 for the versions.
 
+use super::consumer::ConsumerEntry;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -54,6 +56,9 @@ pub enum RecordError {
     /// A string is not UTF-8, or is null where it may not be.
     #[error("{0}: not a string")]
     Text(&'static str),
+    /// A value of the protocol's tables that is not as they say.
+    #[error("value: {0}")]
+    Body(String),
 }
 
 const OFFSET_KEY: i16 = 1;
@@ -101,8 +106,20 @@ pub(super) struct MemberSnapshot {
 /// A record as it reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
-    Offset { group: String, partition: TopicPartition, committed: Option<Committed> },
-    Group { group: String, snapshot: Option<Snapshot> },
+    Offset {
+        group: String,
+        partition: TopicPartition,
+        committed: Option<Committed>,
+    },
+    Group {
+        group: String,
+        snapshot: Option<Snapshot>,
+    },
+    /// Of a group of KIP-848.
+    Consumer {
+        group: String,
+        entry: ConsumerEntry,
+    },
 }
 
 impl Entry {
@@ -128,6 +145,7 @@ impl Entry {
                 }
                 snapshot.is_some()
             }
+            Entry::Consumer { group, entry } => entry.put(group, &mut key, &mut value),
         };
         Record { key: key.freeze(), value: is_there.then(|| value.freeze()) }
     }
@@ -148,7 +166,11 @@ impl Entry {
                 key.finish()?;
                 Ok(Entry::Group { group, snapshot: value.map(get_snapshot).transpose()? })
             }
-            version => Err(RecordError::Version { what: "key", version, known: "0 to 2" }),
+            number if ConsumerEntry::has_key(number) => {
+                let (group, entry) = ConsumerEntry::get(number, key, value)?;
+                Ok(Entry::Consumer { group, entry })
+            }
+            version => Err(RecordError::Version { what: "key", version, known: "0 to 3 and 5 to 8" }),
         }
     }
 }
@@ -216,7 +238,7 @@ fn get_snapshot(mut value: Cursor<'_>) -> Result<Snapshot, RecordError> {
     Ok(Snapshot { protocol_type, generation, protocol, leader, members })
 }
 
-fn put_text(out: &mut BytesMut, text: &str) {
+pub(super) fn put_text(out: &mut BytesMut, text: &str) {
     out.put_i16(
         i16::try_from(text.len()).expect("strings came over the wire, where they have the same limit"),
     );
@@ -290,7 +312,7 @@ impl<'a> Cursor<'a> {
         self.text_of(len).map(Some)
     }
 
-    fn text(&mut self) -> Result<String, RecordError> {
+    pub(super) fn text(&mut self) -> Result<String, RecordError> {
         self.nullable()?.ok_or(RecordError::Text(self.what))
     }
 

@@ -13,6 +13,7 @@
 //! coordinators cannot disagree about who owns what in it.
 
 use super::GroupConfig;
+use super::consumer::{Consumer, KnownTopics};
 use super::offsets::Offsets;
 use super::outbox::{Outbox, Then};
 use super::record::{Entry, MemberSnapshot, Snapshot};
@@ -151,6 +152,8 @@ pub(super) struct Group {
     pub(super) unsynced: BTreeSet<String>,
     pub(super) sync_until_ns: u64,
     pub(super) offsets: Offsets,
+    /// What it is beside its offsets, if it is a group of KIP-848: then it has no members of its own.
+    pub(super) consumer: Option<Box<Consumer>>,
     /// Records of it that are on their way to the log.
     pub(super) in_flight: usize,
 }
@@ -170,6 +173,7 @@ impl Group {
             unsynced: BTreeSet::new(),
             sync_until_ns: 0,
             offsets: Offsets::default(),
+            consumer: None,
             in_flight: 0,
         }
     }
@@ -178,6 +182,7 @@ impl Group {
     pub(super) fn is_forgettable(&self) -> bool {
         matches!(self.state, State::Empty { .. })
             && self.generation == 0
+            && self.consumer.is_none()
             && self.in_flight == 0
             && self.promised.is_empty()
             && self.offsets.is_empty()
@@ -267,6 +272,10 @@ impl Group {
 
     /// Takes over what the log says; none is that the group was deleted.
     pub(super) fn load(&mut self, snapshot: Option<Snapshot>) {
+        if snapshot.is_some() {
+            // It changed its protocol since.
+            self.consumer = None;
+        }
         let snapshot = snapshot.unwrap_or_default();
         self.generation = snapshot.generation;
         self.protocol_type = Some(snapshot.protocol_type).filter(|it| !it.is_empty());
@@ -303,6 +312,9 @@ impl Group {
         for member in self.members.values_mut() {
             member.touch(turn.now_ns);
         }
+        if let Some(consumer) = &mut self.consumer {
+            consumer.wake_up(turn);
+        }
         if self.members.len() > turn.config.max_members {
             self.prepare(turn);
         }
@@ -312,7 +324,10 @@ impl Group {
     pub(super) fn deadline_ns(&self, config: &GroupConfig) -> Option<u64> {
         let of_state = match self.state {
             State::Empty { since_ns }
-                if self.in_flight == 0 && self.promised.is_empty() && !self.offsets.has_transactional() =>
+                if self.in_flight == 0
+                    && self.promised.is_empty()
+                    && !self.has_consumers()
+                    && !self.offsets.has_transactional() =>
             {
                 Some(since_ns.saturating_add(config.retention_ms.saturating_mul(NS_PER_MS)))
             }
@@ -322,11 +337,13 @@ impl Group {
         let of_members = self.members.values().filter_map(Member::deadline_ns).min();
         let of_promises = self.promised.values().copied().min();
         let of_syncs = (!self.unsynced.is_empty()).then_some(self.sync_until_ns);
-        [of_state, of_members, of_promises, of_syncs].into_iter().flatten().min()
+        let of_consumer = self.consumer.as_ref().and_then(|consumer| consumer.deadline_ns());
+        [of_state, of_members, of_promises, of_syncs, of_consumer].into_iter().flatten().min()
     }
 
     /// Does what is due.
-    pub(super) fn tick(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tick(&mut self, topics: &KnownTopics, turn: &mut Turn<'_>) {
+        self.tick_consumer(topics, turn);
         let due = |at_ns: u64| at_ns <= turn.now_ns;
         let promises = self.promised.iter().filter(|(_, at_ns)| due(**at_ns)).map(|(id, _)| id.clone());
         let members = self.members.iter().filter(|(_, m)| m.deadline_ns().is_some_and(due));
@@ -347,6 +364,7 @@ impl Group {
         }
         self.advance_join(turn);
         if let State::Empty { .. } = self.state
+            && !self.has_consumers()
             && self.deadline_ns(turn.config).is_some_and(due_at(turn))
         {
             self.delete(None, turn);
@@ -357,6 +375,8 @@ impl Group {
     pub(super) fn delete(&mut self, answer: Option<ReplyTo>, turn: &mut Turn<'_>) {
         let mut entries = self.offsets.tombstones(&self.id);
         entries.push(Entry::Group { group: self.id.clone(), snapshot: None });
+        let of_consumer = self.consumer.iter().flat_map(|consumer| consumer.tombstones());
+        entries.extend(of_consumer.map(|entry| Entry::Consumer { group: self.id.clone(), entry }));
         self.state = State::Dead;
         self.in_flight += 1;
         turn.append(&self.id, &entries, Then::Delete { answer });
@@ -369,6 +389,7 @@ impl Group {
 
     /// Tells everybody who waits in it that this is no longer the place to ask.
     pub(super) fn resign(&mut self, turn: &mut Turn<'_>) {
+        self.resign_consumer(turn);
         for (id, member) in &mut self.members {
             if let Some(to) = member.joining.take() {
                 turn.refuse_join(to, id, ErrorCode::NOT_COORDINATOR);
@@ -379,7 +400,16 @@ impl Group {
         }
     }
 
+    /// Whether it has members of KIP-848, or is about to have some.
+    pub(super) fn has_consumers(&self) -> bool {
+        self.consumer.as_ref().is_some_and(|consumer| consumer.has_members() || consumer.is_busy())
+    }
+
     pub(super) fn name_of_state(&self) -> &'static str {
+        match (&self.state, &self.consumer) {
+            (State::Empty { .. }, Some(consumer)) => return consumer.name_of_state(),
+            _ => {}
+        }
         match self.state {
             State::Empty { .. } => "Empty",
             State::Preparing { .. } => "PreparingRebalance",
@@ -390,11 +420,15 @@ impl Group {
     }
 
     pub(super) fn listed(&self) -> ListGroupsResponseGroup {
+        let (protocol_type, group_type) = match &self.consumer {
+            Some(_) => ("consumer".to_owned(), "consumer"),
+            None => (self.protocol_type.clone().unwrap_or_default(), "classic"),
+        };
         ListGroupsResponseGroup {
             group_id: self.id.clone(),
-            protocol_type: self.protocol_type.clone().unwrap_or_default(),
+            protocol_type,
             group_state: self.name_of_state().to_owned(),
-            group_type: "classic".to_owned(),
+            group_type: group_type.to_owned(),
         }
     }
 

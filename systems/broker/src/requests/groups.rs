@@ -6,13 +6,14 @@ use crate::group::{Caller, Coordinator, offset_fetch_error, offset_fetch_groups,
 use crate::ids::PartitionKey;
 use crate::node::{Cx, Running};
 use riprap_protocol::messages::{
-    DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResponseResult, DescribeGroupsRequest,
-    DescribeGroupsResponse, DescribeGroupsResponseGroup, FindCoordinatorRequest, FindCoordinatorResponse,
-    FindCoordinatorResponseCoordinator, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest,
-    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse,
-    OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse, OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic, OffsetFetchRequest, SyncGroupRequest, SyncGroupResponse,
-    TxnOffsetCommitResponseTopic,
+    ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, ConsumerGroupDescribeResponseGroup,
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, DeleteGroupsRequest, DeleteGroupsResponse,
+    DeleteGroupsResponseResult, DescribeGroupsRequest, DescribeGroupsResponse, DescribeGroupsResponseGroup,
+    FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator, HeartbeatRequest,
+    HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
+    ListGroupsRequest, ListGroupsResponse, OffsetCommitRequest, OffsetCommitRequestTopic,
+    OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic, OffsetFetchRequest,
+    SyncGroupRequest, SyncGroupResponse, TxnOffsetCommitResponseTopic,
 };
 use riprap_protocol::{ApiKey, DecodeError, ErrorCode, Message, Reader};
 use std::collections::VecDeque;
@@ -99,6 +100,41 @@ impl Running {
                 };
                 self.reply(to, &response, cx);
             }
+            ApiKey::ConsumerGroupHeartbeat => {
+                let request = ConsumerGroupHeartbeatRequest::decode(reader, version)?;
+                match self.coordinated(&request.group_id) {
+                    None => {
+                        let response = ConsumerGroupHeartbeatResponse { error_code, ..Default::default() };
+                        self.reply(to, &response, cx);
+                    }
+                    Some(key) => {
+                        let caller = Caller {
+                            reply_to: self.coordinators.remember(PendingGroupRequest::Simple(to)),
+                            api_version: version,
+                            client_id,
+                            client_host: host_of(self.connections.peer(to.conn)),
+                        };
+                        let env = &mut *cx.env;
+                        if let Some(coordinator) = self.coordinators.get_mut(key) {
+                            let mut random = || env.random_u64("member-id");
+                            coordinator.consumer_group_heartbeat(now_ns, &caller, request, &mut random);
+                        }
+                    }
+                }
+            }
+            ApiKey::ConsumerGroupDescribe => {
+                let request = ConsumerGroupDescribeRequest::decode(reader, version)?;
+                let mut response = ConsumerGroupDescribeResponse::default();
+                for group_id in request.group_ids {
+                    response.groups.push(match self.coordinator_mut(&group_id) {
+                        None => {
+                            ConsumerGroupDescribeResponseGroup { group_id, error_code, ..Default::default() }
+                        }
+                        Some(coordinator) => coordinator.describe_consumer(&group_id),
+                    });
+                }
+                self.reply(to, &response, cx);
+            }
             ApiKey::OffsetCommit => {
                 self.on_offset_commit(to, OffsetCommitRequest::decode(reader, version)?, cx)
             }
@@ -175,7 +211,7 @@ impl Running {
         request.topics.retain(|topic| !topic.partitions.is_empty());
         let pending = self.coordinators.remember(PendingGroupRequest::Commit { to, refused });
         if let Some(coordinator) = self.coordinators.get_mut(key) {
-            coordinator.offset_commit(cx.now_ns, pending, request);
+            coordinator.offset_commit(cx.now_ns, pending, to.api_version, request);
         }
     }
 

@@ -62,6 +62,8 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::ListPartitionReassignments, 0..=0),
     (ApiKey::DescribeCluster, 0..=2),
     (ApiKey::UnregisterBroker, 0..=0),
+    (ApiKey::ConsumerGroupHeartbeat, 0..=1),
+    (ApiKey::ConsumerGroupDescribe, 0..=1),
 ];
 
 /// What the cluster agrees on, each at its highest level. Clients that know of it raise a producer's epoch with each

@@ -8,6 +8,11 @@
 //! > a beat | leave             the rest of a member's life
 //! > a commit t0=5 t1=7         it commits offsets of topic t; `simple` commits as no member
 //! > fetch t0 | all             what is committed; `stable` asks for what is settled
+//! > topics t=3 u=1             there are these topics of so many partitions, from now on
+//! > a ask t,u                  a heartbeat of KIP-848: it joins, or wants other topics; alone, it wants nothing new
+//! > a ack                      it says that it holds what it was last told, and nothing else
+//! > a quit | away              it leaves, or leaves for a while
+//! > consumers                  the group of KIP-848 as an operator sees it
 //! > describe | list | delete   an operator
 //! > +300                       time passes. Units: milliseconds
 //! > hold                       from now on appends wait for: committed N, refused N CODE
@@ -16,7 +21,8 @@
 //! ```
 //!
 //! `key=value` after the verb changes a request: v (version), gen, id, instance, session, rebalance, type, protocols
-//! (`range/x,rr` is protocol range with subscription x, and rr), meta. Member ids read `a#1`: client a's first id.
+//! (`range/x,rr` is protocol range with subscription x, and rr), meta. Of KIP-848: epoch, own, regex, assignor; there,
+//! clients are called as they are. Member ids of the classic protocol read `a#1`: client a's first id.
 
 mod laws;
 mod table;
@@ -24,19 +30,21 @@ mod transactional;
 
 use super::record::Entry;
 use super::*;
-use riprap_protocol::Message;
 use riprap_protocol::messages::{
+    ConsumerGroupDescribeResponseAssignment, ConsumerGroupHeartbeatRequestTopicPartitions,
     JoinGroupRequestProtocol, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
     OffsetFetchRequestTopic, SyncGroupRequestAssignment,
 };
+use riprap_protocol::{Message, Uuid};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Runs what happens in a transcript and compares it with what comes of it.
-fn check(transcript: &str) {
+pub(super) fn check(transcript: &str) {
     check_with(GroupConfig::default(), transcript);
 }
 
-fn check_with(config: GroupConfig, transcript: &str) {
+pub(super) fn check_with(config: GroupConfig, transcript: &str) {
     let lines: Vec<&str> = transcript.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mut play = Play::new(config);
     let mut actual = Vec::new();
@@ -49,22 +57,30 @@ fn check_with(config: GroupConfig, transcript: &str) {
     assert!(actual == expect, "expected\n{expect}\n\nactual\n{actual}\n");
 }
 
-const GROUP: &str = "g";
+pub(super) const GROUP: &str = "g";
 
 /// What a client knows of itself.
 #[derive(Clone, Default)]
-struct Client {
-    member_id: String,
-    generation: i32,
+pub(super) struct Client {
+    pub(super) member_id: String,
+    pub(super) generation: i32,
     instance_id: Option<String>,
     /// The members, if it leads them.
     others: Vec<String>,
+    /// What it was last told that it owns, in a group of KIP-848.
+    pub(super) told: Vec<(char, i32)>,
+    /// What it may be consuming from: what it was told, until it says that it gave it up.
+    pub(super) hands: BTreeSet<(char, i32)>,
+    /// What it subscribed to last.
+    names: Option<Vec<String>>,
+    /// Its last heartbeat failed: the next says all again.
+    is_unsure: bool,
 }
 
 /// A request that waits for its answer.
 #[derive(Clone)]
-struct Asked {
-    who: String,
+pub(super) struct Asked {
+    pub(super) who: String,
     /// The member that syncs: a static one keeps its name when it returns.
     member: String,
     generation: i32,
@@ -82,19 +98,20 @@ enum Seen {
     Resigned,
 }
 
-struct Play {
+pub(super) struct Play {
     config: GroupConfig,
-    coordinator: Coordinator,
-    now_ns: u64,
-    clients: BTreeMap<String, Client>,
+    pub(super) coordinator: Coordinator,
+    pub(super) now_ns: u64,
+    topics: Arc<Topics>,
+    pub(super) clients: BTreeMap<String, Client>,
     /// Who asked, by reply; none once it was answered.
-    asked: Vec<Option<Asked>>,
+    pub(super) asked: Vec<Option<Asked>>,
     /// What the laws look at.
     seen: Vec<Seen>,
     /// What was drawn so far.
     drawn: u64,
     /// All records that were appended and not refused, with their tokens and whether they are committed.
-    log: Vec<(AppendToken, Vec<Record>, bool)>,
+    pub(super) log: Vec<(AppendToken, Vec<Record>, bool)>,
     holds: bool,
 }
 
@@ -127,13 +144,14 @@ impl<'a> Words<'a> {
 }
 
 impl Play {
-    fn new(config: GroupConfig) -> Play {
+    pub(super) fn new(config: GroupConfig) -> Play {
         let mut coordinator = Coordinator::new(config.clone());
         coordinator.finish_loading(0);
         Play {
             config,
             coordinator,
             now_ns: 0,
+            topics: Arc::default(),
             clients: BTreeMap::new(),
             asked: Vec::new(),
             seen: Vec::new(),
@@ -143,7 +161,7 @@ impl Play {
         }
     }
 
-    fn run(&mut self, input: &str) -> Vec<String> {
+    pub(super) fn run(&mut self, input: &str) -> Vec<String> {
         let mut lines = Vec::new();
         let mut words = input.split_whitespace();
         let first = words.next().expect("a line says something");
@@ -160,6 +178,15 @@ impl Play {
             "loaded" => self.coordinator.finish_loading(self.now_ns),
             "fetch" => lines.extend(self.fetch(&Words(rest))),
             "describe" => lines.push(self.describe()),
+            "consumers" => lines.push(self.describe_consumers()),
+            "topics" => {
+                let topic = |word: &&str| {
+                    let (name, count) = word.split_once('=').expect("NAME=PARTITIONS");
+                    (name.to_owned(), topic_id(name), count.parse().expect("a number"))
+                };
+                self.topics = Arc::new(Topics::new(rest.iter().map(topic)));
+                self.coordinator.know_topics(Arc::clone(&self.topics));
+            }
             "list" => {
                 let request = ListGroupsRequest::default();
                 let listed = self.coordinator.list(&request).map(|groups| {
@@ -223,6 +250,7 @@ impl Play {
 
     fn fail_over(&mut self, finish: bool, lines: &mut Vec<String>) {
         let mut coordinator = Coordinator::new(self.config.clone());
+        coordinator.know_topics(Arc::clone(&self.topics));
         std::mem::swap(&mut coordinator, &mut self.coordinator);
         for output in coordinator.resign() {
             self.output(output, lines);
@@ -239,7 +267,7 @@ impl Play {
     }
 
     /// Carries out what the coordinator wants, until it wants no more.
-    fn drain(&mut self, lines: &mut Vec<String>) {
+    pub(super) fn drain(&mut self, lines: &mut Vec<String>) {
         loop {
             let outputs = self.coordinator.take_outputs();
             if outputs.is_empty() {
@@ -276,6 +304,7 @@ impl Play {
                 format!("gen={} [{}]", it.generation, members.join(","))
             }
             Ok(Entry::Group { snapshot: None, .. }) => "no group".to_owned(),
+            Ok(Entry::Consumer { entry, .. }) => entry.shown(),
             Ok(Entry::Offset { partition, committed, .. }) => {
                 let offset = committed.map_or("none".to_owned(), |it| it.offset.to_string());
                 format!("{}{}={offset}", partition.topic, partition.partition)
@@ -344,6 +373,36 @@ impl Play {
                     format!("{who}: sync {}", it.error_code)
                 }
             }
+            Response::ConsumerGroupHeartbeat(it) => {
+                encodes(&it, 0);
+                let client = self.clients.entry(who.to_owned()).or_default();
+                if !it.error_code.is_none() {
+                    // Who is fenced gives up everything, and joins again.
+                    let is_out = [ErrorCode::FENCED_MEMBER_EPOCH, ErrorCode::UNKNOWN_MEMBER_ID];
+                    if is_out.contains(&it.error_code) {
+                        (client.generation, client.told) = (0, Vec::new());
+                        client.hands.clear();
+                    }
+                    client.is_unsure = true;
+                    return format!("{who}: {}", it.error_code);
+                }
+                client.is_unsure = false;
+                client.member_id = it.member_id.expect("an answer says whose it is");
+                client.generation = it.member_epoch.max(0);
+                let line = format!("{who}: epoch={}", it.member_epoch);
+                let Some(assignment) = it.assignment else {
+                    if it.member_epoch < 0 {
+                        client.told.clear();
+                        client.hands.clear();
+                    }
+                    return line;
+                };
+                let topics = assignment.topic_partitions.into_iter();
+                let told = topics.flat_map(|it| it.partitions.into_iter().map(move |i| (it.topic_id, i)));
+                client.told = told.map(|(id, index)| (char::from(id.0[0]), index)).collect();
+                client.hands.extend(&client.told);
+                format!("{line} owns {}", shown(&client.told)).trim_end().to_owned()
+            }
             Response::TxnOffsetCommit(it) => unreachable!("no client here has transactions: {it:?}"),
             Response::OffsetCommit(it) => {
                 encodes(&it, 0);
@@ -375,6 +434,7 @@ impl Play {
         }
         let generation = words.int("gen", client.generation);
         match verb {
+            "ask" | "ack" | "quit" | "away" => self.consumer_heartbeat(name, client, verb, words),
             "join" => self.join(name, client, words),
             "sync" => self.sync(name, client, generation, words),
             "beat" => {
@@ -462,6 +522,90 @@ impl Play {
         self.coordinator.sync_group(self.now_ns, to, request);
     }
 
+    fn consumer_heartbeat(&mut self, name: &str, client: Client, verb: &str, words: &Words<'_>) {
+        let member_id = if client.member_id.is_empty() { name.to_owned() } else { client.member_id };
+        let member_epoch = words.int(
+            "epoch",
+            match verb {
+                "quit" => -1,
+                "away" => -2,
+                _ => client.generation,
+            },
+        );
+        let says_all = client.is_unsure && member_epoch > 0;
+        let own = match words.get("own") {
+            Some(own) => Some(parsed(own)),
+            None if member_epoch == 0 => Some(Vec::new()),
+            None if verb == "ack" => Some(client.told.clone()),
+            None => says_all.then(|| client.hands.iter().copied().collect()),
+        };
+        let names = words.0.first().filter(|word| verb == "ask" && !word.contains('='));
+        let names: Option<Vec<String>> = names.map(|names| names.split(',').map(str::to_owned).collect());
+        let teller = self.clients.get_mut(name).expect("it asks");
+        teller.names = names.clone().or(teller.names.take());
+        match verb {
+            "ack" => teller.hands = teller.told.iter().copied().collect(),
+            // Who leaves has stopped consuming, whether it hears of it or not.
+            "quit" | "away" => {
+                teller.told.clear();
+                teller.hands.clear();
+            }
+            _ => {}
+        }
+        let mut owned: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
+        for (topic, index) in own.iter().flatten() {
+            owned.entry(topic_id(&topic.to_string())).or_default().push(*index);
+        }
+        let topic =
+            |(topic_id, partitions)| ConsumerGroupHeartbeatRequestTopicPartitions { topic_id, partitions };
+        let is_full = member_epoch == 0 || says_all;
+        let request = ConsumerGroupHeartbeatRequest {
+            group_id: GROUP.to_owned(),
+            member_id: if words.get("id") == Some("-") { String::new() } else { member_id },
+            member_epoch,
+            instance_id: client.instance_id,
+            rack_id: None,
+            rebalance_timeout_ms: words.int("rebalance", if is_full { 4000 } else { -1 }),
+            subscribed_topic_names: names.or(client.names.filter(|_| says_all)),
+            subscribed_topic_regex: words.get("regex").map(str::to_owned),
+            server_assignor: words.get("assignor").map(str::to_owned),
+            topic_partitions: own.map(|_| owned.into_iter().map(topic).collect()),
+        };
+        let caller = Caller {
+            reply_to: self.reply_to(name),
+            api_version: words.int("v", 1) as i16,
+            client_id: name.to_owned(),
+            client_host: "host".to_owned(),
+        };
+        self.coordinator.consumer_group_heartbeat(self.now_ns, &caller, request, &mut || 7);
+    }
+
+    fn describe_consumers(&self) -> String {
+        let it = self.coordinator.describe_consumer(GROUP);
+        encodes(
+            &riprap_protocol::messages::ConsumerGroupDescribeResponse {
+                throttle_time_ms: 0,
+                groups: vec![it.clone()],
+            },
+            0,
+        );
+        if !it.error_code.is_none() {
+            return it.error_code.to_string();
+        }
+        let partitions = |it: &ConsumerGroupDescribeResponseAssignment| {
+            let topics = it.topic_partitions.iter();
+            let all = topics.flat_map(|it| it.partitions.iter().map(|i| format!("{}{i}", it.topic_name)));
+            all.collect::<Vec<_>>().join(",")
+        };
+        let members = it.members.iter().map(|member| {
+            let (has, target) = (partitions(&member.assignment), partitions(&member.target_assignment));
+            let target = if has == target { String::new() } else { format!("->{target}") };
+            format!(" {}@{}={has}{target}", member.member_id, member.member_epoch)
+        });
+        let members: String = members.collect();
+        format!("{} {}/{} {}{members}", it.group_state, it.assignment_epoch, it.group_epoch, it.assignor_name)
+    }
+
     fn leave(&mut self, name: &str, client: Client, words: &Words<'_>) -> String {
         let version = words.int("v", 5) as i16;
         let mut request = LeaveGroupRequest { group_id: GROUP.to_owned(), ..LeaveGroupRequest::default() };
@@ -503,14 +647,19 @@ impl Play {
         };
         let offset = words.partitions().find_map(|(_, offset)| offset).unwrap_or_default();
         let to = self.reply_about(name, String::new(), generation, offset);
-        self.coordinator.offset_commit(self.now_ns, to, request);
+        self.coordinator.offset_commit(self.now_ns, to, words.int("v", 9) as i16, request);
     }
 
     fn fetch(&self, words: &Words<'_>) -> Vec<String> {
         let partitions: Vec<i32> = words.partitions().map(|(partition, _)| partition).collect();
         let topics =
             (!words.has("all")).then(|| vec![OffsetFetchRequestTopic { name: "t".to_owned(), partitions }]);
-        let request = OffsetFetchRequestGroup { group_id: GROUP.to_owned(), topics, ..Default::default() };
+        let request = OffsetFetchRequestGroup {
+            group_id: GROUP.to_owned(),
+            member_id: words.get("id").map(str::to_owned),
+            member_epoch: words.int("epoch", -1),
+            topics,
+        };
         let response = self.coordinator.offset_fetch(&request, words.has("stable"));
         let mut lines = Vec::new();
         for partition in response.topics.iter().flat_map(|topic| &topic.partitions) {
@@ -548,6 +697,21 @@ impl Play {
             .collect();
         [it.group_state.as_str(), &it.protocol_data, &members.join(" ")].join(" ").trim_end().to_owned()
     }
+}
+
+/// Topics are named by a letter, which their ids repeat.
+pub(super) fn topic_id(name: &str) -> Uuid {
+    Uuid([name.as_bytes()[0]; 16])
+}
+
+/// `t0,u1`, and nothing as `-`.
+fn parsed(partitions: &str) -> Vec<(char, i32)> {
+    let all = partitions.split(',').filter(|it| *it != "-");
+    all.map(|it| (it.chars().next().expect("a topic"), it[1..].parse().expect("a partition"))).collect()
+}
+
+fn shown(partitions: &[(char, i32)]) -> String {
+    partitions.iter().map(|(topic, index)| format!("{topic}{index}")).collect::<Vec<_>>().join(",")
 }
 
 /// Every answer can be said in every version from `first` on.

@@ -523,8 +523,10 @@ fn nobodys_requests_are_refused() {
         a: sync UNKNOWN_MEMBER_ID
         > a beat
         a: beat UNKNOWN_MEMBER_ID
-        > a commit t0=5 gen=0
+        > a commit t0=5 gen=0 v=8
         a: commit t0 ILLEGAL_GENERATION
+        > a commit t0=5 gen=0
+        a: commit t0 GROUP_ID_NOT_FOUND
         > fetch t0
         t0=-1
         > fetch all

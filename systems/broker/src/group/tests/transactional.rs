@@ -80,7 +80,7 @@ impl Stage {
                     }],
                     ..Default::default()
                 };
-                self.coordinator.offset_commit(now_ns, ReplyTo(0), request);
+                self.coordinator.offset_commit(now_ns, ReplyTo(0), 9, request);
             }
             "log" => {
                 let (token, records, producer) = self.on_their_way.remove(0);
@@ -131,7 +131,9 @@ impl Stage {
                     Response::TxnOffsetCommit(it) => it.topics[0].partitions[0].error_code,
                     Response::OffsetCommit(it) => it.topics[0].partitions[0].error_code,
                     Response::DeleteGroup(code) => code,
-                    Response::JoinGroup(_) | Response::SyncGroup(_) => unreachable!("nobody joins"),
+                    Response::JoinGroup(_) | Response::SyncGroup(_) | Response::ConsumerGroupHeartbeat(_) => {
+                        unreachable!("nobody joins")
+                    }
                 }),
             }
         }

@@ -262,7 +262,8 @@ impl KafkaLog {
                 }
                 Some(Err(code)) => return Err(self.not_sent(code)),
                 None if Instant::now() > deadline => {
-                    let message = format!("no delivery report within {:?}", self.config.delivery_timeout);
+                    let of = if self.in_txn() { " that the transaction had" } else { "" };
+                    let message = format!("no delivery report within {:?}{of}", self.config.delivery_timeout);
                     return Err(LogError { code: "NO_DELIVERY_REPORT".to_owned(), definite: false, message });
                 }
                 None => {

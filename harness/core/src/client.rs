@@ -90,7 +90,7 @@ pub struct ClientConfig {
     pub partitions_per_topic: u32,
     /// How many nodes keep each partition.
     pub replication_factor: u16,
-    /// How long the client library tries to get one record in before it gives up.
+    /// How long the client library tries to get one record in before it gives up, or a whole transaction.
     pub delivery_timeout: Duration,
     /// How long one poll waits for records.
     pub poll_timeout: Duration,

@@ -9,6 +9,7 @@ mod committer;
 mod consumer;
 mod flow;
 mod history;
+mod late_markers;
 mod maker;
 mod member;
 mod producer;

@@ -122,11 +122,16 @@ impl Stage {
     }
 
     fn make_topic(&mut self, name: &str) {
+        self.make_topic_on(name, &[1, 2, 3]);
+    }
+
+    /// Makes a topic of one partition with copies on these brokers, led by the first.
+    pub(crate) fn make_topic_on(&mut self, name: &str, brokers: &[i32]) {
         let topic = CreateTopicsRequestTopic {
             name: name.to_owned(),
             num_partitions: -1,
             replication_factor: -1,
-            assignments: vec![CreateTopicsRequestAssignment { index: 0, broker_ids: vec![1, 2, 3] }],
+            assignments: vec![CreateTopicsRequestAssignment { index: 0, broker_ids: brokers.to_vec() }],
             ..Default::default()
         };
         let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 2500, validate_only: false };

@@ -125,7 +125,7 @@ fn a_leader_that_leads_again_writes_no_marker_of_before() {
     producer.commit_acked(&mut stage);
     stage.until_log_ends(1, 2);
     producer.write(&mut stage, 1, 2);
-    stage.world.hold_open(orders());
+    stage.world.hold(orders());
     producer.commit_acked(&mut stage);
     // The controller misses n1; the order is repeated to n2, which leads now.
     stage.world.hold(to_controller(1));

@@ -199,6 +199,7 @@ impl Running {
         for (key, leadership) in leads {
             led.entry(key).or_insert_with(|| {
                 let mut coordinator = Coordinator::new(config.clone());
+                coordinator.set_wall_clock(cx.now_ns, cx.env.wall_clock_ms());
                 coordinator.know_topics(Arc::clone(topics));
                 leadership.begin(coordinator)
             });
@@ -268,6 +269,12 @@ impl Running {
             }
             (PendingGroupRequest::TxnCommit { to, refused }, Response::TxnOffsetCommit(mut body)) => {
                 body.topics.extend(refused);
+                self.reply(to, &body, cx);
+            }
+            (PendingGroupRequest::DeleteOffsets { to, refused }, Response::OffsetDelete(mut body)) => {
+                if body.error_code.is_none() {
+                    body.topics.extend(refused);
+                }
                 self.reply(to, &body, cx);
             }
             (PendingGroupRequest::Simple(to), Response::JoinGroup(body)) => self.reply(to, &body, cx),
@@ -350,6 +357,7 @@ impl PendingGroupRequest {
             PendingGroupRequest::Simple(to)
             | PendingGroupRequest::Commit { to, .. }
             | PendingGroupRequest::TxnCommit { to, .. }
+            | PendingGroupRequest::DeleteOffsets { to, .. }
             | PendingGroupRequest::Delete { to, .. } => *to,
         }
     }

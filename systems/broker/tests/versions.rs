@@ -378,6 +378,25 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
             check(bench, conn, version, bodies);
         }
         ApiKey::UnregisterBroker => check(bench, conn, version, [UnregisterBrokerRequest { broker_id: 9 }]),
+        ApiKey::OffsetDelete => {
+            let bodies = ["committed", "no-such"].map(|group_id| OffsetDeleteRequest {
+                group_id: text(group_id),
+                topics: ["t", "no-such"]
+                    .map(|name| OffsetDeleteRequestTopic {
+                        name: text(name),
+                        partitions: vec![OffsetDeleteRequestPartition { index: 0 }],
+                    })
+                    .into(),
+            });
+            let codes = bodies.map(|body| {
+                let answer = bench.ask(conn, version, &body);
+                let of_partitions = answer.topics.iter().map(|topic| topic.partitions[0].error_code);
+                std::iter::once(answer.error_code).chain(of_partitions).collect::<Vec<_>>()
+            });
+            let missing = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            let deleted = vec![ErrorCode::NONE, ErrorCode::NONE, missing];
+            assert_eq!(codes, [deleted, vec![ErrorCode::GROUP_ID_NOT_FOUND]]);
+        }
         ApiKey::ConsumerGroupHeartbeat => {
             let group_id = format!("heard-in-version-{version}");
             let join = ConsumerGroupHeartbeatRequest {

@@ -15,8 +15,10 @@ pub struct GroupConfig {
     pub initial_rebalance_delay_ms: u64,
     /// How long a client is kept waiting for its records to be committed.
     pub commit_timeout_ms: u64,
-    /// How long a group without members keeps its offsets after its last commit.
+    /// How long offsets are kept that no member can ask for: see `expire.rs`.
     pub retention_ms: u64,
+    /// How often it is looked for such offsets in a group.
+    pub retention_check_ms: u64,
     /// Groups of one coordinator.
     pub max_groups: usize,
     /// Members of one group.
@@ -48,7 +50,9 @@ impl Default for GroupConfig {
             initial_rebalance_delay_ms: 200,
             // Kafka's, and well below the 60 s after which clients give up a request.
             commit_timeout_ms: 5000,
+            // Kafka's, both.
             retention_ms: 7 * 24 * 60 * 60 * 1000,
+            retention_check_ms: 10 * 60 * 1000,
             // The three below bound memory at some hundred MB for clients that try, and are far above what tests use.
             max_groups: 10_000,
             max_members: 1000,

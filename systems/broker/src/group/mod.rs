@@ -32,6 +32,7 @@
 
 mod config;
 mod consumer;
+mod expire;
 mod join;
 mod offsets;
 mod outbox;
@@ -52,18 +53,18 @@ use crate::txn::Producer;
 use consumer::KnownTopics;
 use offsets::{MEMBER_EPOCH_SINCE, answer_settled_commit, commit_answer, commit_response, plain_commit};
 use outbox::{Outbox, Pending, Then};
-use record::Entry;
+use record::{Entry, NO_TIMESTAMP};
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     ConsumerGroupDescribeResponseGroup, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
     DescribeGroupsResponseGroup, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse,
     LeaveGroupRequest, LeaveGroupRequestMember, LeaveGroupResponse, ListGroupsRequest,
-    ListGroupsResponseGroup, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequestGroup,
-    OffsetFetchResponseGroup, SyncGroupRequest, SyncGroupResponse, TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
+    ListGroupsResponseGroup, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest,
+    OffsetDeleteResponse, OffsetFetchRequestGroup, OffsetFetchResponseGroup, SyncGroupRequest,
+    SyncGroupResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 use riprap_protocol::records::TxnResult;
-use state::{Group, State, Turn};
+use state::{Group, State, Turn, WallClock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -99,6 +100,8 @@ pub enum Response {
     OffsetCommit(OffsetCommitResponse),
     /// To [`Coordinator::txn_offset_commit`].
     TxnOffsetCommit(TxnOffsetCommitResponse),
+    /// To [`Coordinator::offset_delete`].
+    OffsetDelete(OffsetDeleteResponse),
     /// To [`Coordinator::consumer_group_heartbeat`].
     ConsumerGroupHeartbeat(ConsumerGroupHeartbeatResponse),
     /// To [`Coordinator::delete_group`].
@@ -135,6 +138,7 @@ pub struct Coordinator {
     loaded: u64,
     groups: BTreeMap<String, Group>,
     topics: KnownTopics,
+    wall: WallClock,
     schedule: Schedule,
     outbox: Outbox,
 }
@@ -148,6 +152,7 @@ impl Coordinator {
             loaded: 0,
             groups: BTreeMap::new(),
             topics: KnownTopics::default(),
+            wall: WallClock::default(),
             schedule: Schedule::default(),
             outbox: Outbox::default(),
         }
@@ -168,7 +173,8 @@ impl Coordinator {
         let entry = Entry::from_record(key, value)?;
         let (Entry::Offset { group, .. } | Entry::Group { group, .. } | Entry::Consumer { group, .. }) =
             &entry;
-        let group = self.groups.entry(group.clone()).or_insert_with_key(|id| Group::new(id, 0));
+        let turn = Turn { now_ns: 0, wall_ms: NO_TIMESTAMP, config: &self.config, outbox: &mut self.outbox };
+        let group = self.groups.entry(group.clone()).or_insert_with_key(|id| Group::new(id, &turn));
         match entry {
             Entry::Offset { partition, committed, .. } => {
                 group.offsets.load(partition, committed, self.loaded, producer_id);
@@ -177,6 +183,11 @@ impl Coordinator {
             Entry::Consumer { entry, .. } => group.load_consumer(entry),
         }
         Ok(())
+    }
+
+    /// Says what the wall's clock says, by which offsets grow old. To be said at the beginning.
+    pub fn set_wall_clock(&mut self, now_ns: u64, wall_ms: i64) {
+        self.wall = WallClock::new(now_ns, wall_ms);
     }
 
     /// Says which topics there are now. Groups of KIP-848 that want them are assigned anew as their members are heard.
@@ -350,7 +361,9 @@ impl Coordinator {
             }]
         };
         // A group that does not exist has no members to take out: it answers as an empty one, and is forgotten again.
-        self.groups.entry(request.group_id.clone()).or_insert_with_key(|id| Group::new(id, now_ns));
+        let wall_ms = self.wall.at_ms(now_ns);
+        let turn = Turn { now_ns, wall_ms, config: &self.config, outbox: &mut self.outbox };
+        self.groups.entry(request.group_id.clone()).or_insert_with_key(|id| Group::new(id, &turn));
         let left = self.act(now_ns, &request.group_id, |group, _, turn| {
             if group.state == State::Dead {
                 return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
@@ -420,11 +433,8 @@ impl Coordinator {
         let in_it = self.groups.iter_mut().filter(|(_, group)| group.offsets.has_staged(producer_id));
         let mut group_ids = Vec::new();
         for (group_id, group) in in_it {
-            group.offsets.end_transaction(producer_id, result);
-            // As if it had been committed now: it is kept as long as any.
-            if let State::Empty { since_ns } = &mut group.state {
-                *since_ns = now_ns;
-            }
+            let now_ms = (!self.is_loading).then(|| self.wall.at_ms(now_ns));
+            group.offsets.end_transaction(producer_id, result, now_ms);
             group_ids.push(group_id.clone());
         }
         // The clocks of groups that are loaded do not run yet.
@@ -510,6 +520,23 @@ impl Coordinator {
         Ok(listed.collect())
     }
 
+    /// Removes offsets of topics that nobody is subscribed to; answers, by output. Whether the partitions exist is the
+    /// driver's to check.
+    pub fn offset_delete(&mut self, now_ns: u64, to: ReplyTo, request: OffsetDeleteRequest) {
+        let group_id = request.group_id.clone();
+        let checked = self.check_loaded().and_then(|()| {
+            if self.groups.contains_key(&group_id) { Ok(()) } else { Err(ErrorCode::GROUP_ID_NOT_FOUND) }
+        });
+        match checked {
+            Ok(()) => {
+                self.act(now_ns, &group_id, |group, topics, turn| {
+                    group.delete_offsets(to, request, topics, turn);
+                });
+            }
+            Err(code) => self.turn(now_ns).refuse_deletion(to, code),
+        }
+    }
+
     /// Removes an empty group with its offsets; answers, by output.
     pub fn delete_group(&mut self, now_ns: u64, to: ReplyTo, group_id: &str) {
         let checked =
@@ -533,6 +560,18 @@ impl Coordinator {
         self.act(now_ns, &group_id, |group, topics, turn| {
             group.in_flight -= 1;
             match then {
+                Then::Forget { partitions, answer } => {
+                    if outcome.is_ok() {
+                        group.offsets.forget(token, &partitions);
+                    }
+                    match (answer, outcome) {
+                        (Some((to, response)), Ok(())) => {
+                            turn.outbox.reply(to, Response::OffsetDelete(response));
+                        }
+                        (Some((to, _)), Err(code)) => turn.refuse_deletion(to, outbox::commit_error(code)),
+                        (None, _) => {}
+                    }
+                }
                 Then::Consumer { next, answer } => {
                     group.consumer_changed(*next, answer, outcome, topics, turn);
                 }
@@ -592,7 +631,8 @@ impl Coordinator {
     /// The broker no longer leads the partition: everybody who waits is sent to look for the new coordinator. What
     /// they waited for may or may not have happened. Appends that were not carried out yet are not among the outputs.
     pub fn resign(mut self) -> Vec<Output> {
-        let mut turn = Turn { now_ns: 0, config: &self.config, outbox: &mut self.outbox };
+        let mut turn =
+            Turn { now_ns: 0, wall_ms: NO_TIMESTAMP, config: &self.config, outbox: &mut self.outbox };
         for group in self.groups.values_mut() {
             group.resign(&mut turn);
         }
@@ -600,6 +640,9 @@ impl Coordinator {
             match pending.then {
                 Then::Commit { answer: Some((to, answer)), producer, .. } => {
                     answer_settled_commit(to, answer, producer, Err(ErrorCode::NOT_COORDINATOR), &mut turn);
+                }
+                Then::Forget { answer: Some((to, _)), .. } => {
+                    turn.refuse_deletion(to, ErrorCode::NOT_COORDINATOR);
                 }
                 Then::Consumer { answer: Some((to, _)), .. } => {
                     turn.refuse_consumer(to, ErrorCode::NOT_COORDINATOR, None);
@@ -620,7 +663,8 @@ impl Coordinator {
     }
 
     fn turn(&mut self, now_ns: u64) -> Turn<'_> {
-        Turn { now_ns, config: &self.config, outbox: &mut self.outbox }
+        let wall_ms = self.wall.at_ms(now_ns);
+        Turn { now_ns, wall_ms, config: &self.config, outbox: &mut self.outbox }
     }
 
     /// Lets something happen in a group, if there is such a group, and keeps the books about it.
@@ -631,13 +675,14 @@ impl Coordinator {
         what: impl FnOnce(&mut Group, &KnownTopics, &mut Turn<'_>) -> R,
     ) -> Option<R> {
         let group = self.groups.get_mut(group_id)?;
-        let mut turn = Turn { now_ns, config: &self.config, outbox: &mut self.outbox };
+        let wall_ms = self.wall.at_ms(now_ns);
+        let mut turn = Turn { now_ns, wall_ms, config: &self.config, outbox: &mut self.outbox };
         let result = what(group, &self.topics, &mut turn);
         if group.is_forgettable() {
             self.groups.remove(group_id);
             self.schedule.set(group_id, None);
         } else {
-            self.schedule.set(group_id, group.deadline_ns(&self.config));
+            self.schedule.set(group_id, group.deadline_ns());
         }
         Some(result)
     }
@@ -664,7 +709,8 @@ impl Coordinator {
         if self.groups.len() >= self.config.max_groups {
             return Err(ErrorCode::POLICY_VIOLATION);
         }
-        self.groups.insert(group_id.to_owned(), Group::new(group_id, now_ns));
+        let group = Group::new(group_id, &self.turn(now_ns));
+        self.groups.insert(group_id.to_owned(), group);
         Ok(())
     }
 }
@@ -686,6 +732,11 @@ fn give_up_waiting(group: &mut Group, then: &mut Then, turn: &mut Turn<'_>) {
             if let Some(to) = answer.take() {
                 let code = outbox::commit_error(ErrorCode::REQUEST_TIMED_OUT);
                 turn.outbox.reply(to, Response::DeleteGroup(code));
+            }
+        }
+        Then::Forget { answer, .. } => {
+            if let Some((to, _)) = answer.take() {
+                turn.refuse_deletion(to, outbox::commit_error(ErrorCode::REQUEST_TIMED_OUT));
             }
         }
         Then::Consumer { answer, .. } => {

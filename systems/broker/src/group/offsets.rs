@@ -9,7 +9,7 @@
 //! after them is newer, though they count later.
 
 use super::outbox::{Then, commit_error};
-use super::record::{Committed, Entry, TopicPartition};
+use super::record::{Committed, Entry, NO_TIMESTAMP, TopicPartition};
 use super::state::{Group, State, Turn};
 use super::{AppendToken, Producer, ReplyTo, Response};
 use riprap_protocol::ErrorCode;
@@ -87,12 +87,51 @@ impl Offsets {
         self.staged.contains_key(&producer_id)
     }
 
-    /// A transaction ended: what it staged counts, or never did.
-    pub(super) fn end_transaction(&mut self, producer_id: i64, result: TxnResult) {
+    /// A transaction ended: what it staged counts, or never did. It is kept as if it had been committed now; none: as if
+    /// it had been when it was staged.
+    pub(super) fn end_transaction(&mut self, producer_id: i64, result: TxnResult, now_ms: Option<i64>) {
         let staged = self.staged.remove(&producer_id).unwrap_or_default();
         if result == TxnResult::Commit {
-            for (partition, (order, committed)) in staged {
+            for (partition, (order, mut committed)) in staged {
+                committed.at_ms = now_ms.unwrap_or(committed.at_ms);
                 self.take_in(partition, order, committed);
+            }
+        }
+    }
+
+    /// Gives a time to what was loaded without one.
+    pub(super) fn date(&mut self, now_ms: i64) {
+        let staged = self.staged.values_mut().flat_map(BTreeMap::values_mut);
+        for (_, committed) in self.committed.values_mut().chain(staged) {
+            if committed.at_ms == NO_TIMESTAMP {
+                committed.at_ms = now_ms;
+            }
+        }
+    }
+
+    /// What is committed, and when, but for what is about to change.
+    pub(super) fn settled(&self) -> impl Iterator<Item = (&TopicPartition, i64)> {
+        let is_settled = |partition: &TopicPartition| {
+            let is_staged = self.staged.values().any(|staged| staged.contains_key(partition));
+            !is_staged && !self.pending.contains_key(partition)
+        };
+        let settled = self.committed.iter().filter(move |(partition, _)| is_settled(partition));
+        settled.map(|(partition, (_, committed))| (partition, committed.at_ms))
+    }
+
+    pub(super) fn contains(&self, partition: &TopicPartition) -> bool {
+        self.committed.contains_key(partition) || self.pending.contains_key(partition)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.committed.len() + self.pending.len()
+    }
+
+    /// The log removed offsets of partitions: those that came before.
+    pub(super) fn forget(&mut self, token: AppendToken, partitions: &[TopicPartition]) {
+        for partition in partitions {
+            if self.committed.get(partition).is_some_and(|(order, _)| *order < Order::Appended(token)) {
+                self.committed.remove(partition);
             }
         }
     }
@@ -219,9 +258,6 @@ impl Group {
         }
         // A member that commits lives.
         self.touch(member_id, turn.now_ns);
-        if let State::Empty { since_ns } = &mut self.state {
-            *since_ns = turn.now_ns;
-        }
         let mut answer = commit_answer(&request.topics, ErrorCode::NONE);
         let mut commits = Vec::new();
         for (topic, answered) in request.topics.into_iter().zip(&mut answer) {
@@ -235,7 +271,8 @@ impl Group {
                 } else {
                     *self.offsets.pending.entry(partition.clone()).or_default() += 1;
                     let (offset, leader_epoch) = (asked.committed_offset, asked.committed_leader_epoch);
-                    commits.push((partition, Committed { offset, leader_epoch, metadata }));
+                    let at_ms = turn.wall_ms;
+                    commits.push((partition, Committed { offset, leader_epoch, metadata, at_ms }));
                 }
             }
         }

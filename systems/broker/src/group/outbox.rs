@@ -5,7 +5,9 @@ use super::record::{Committed, Entry, Record, TopicPartition};
 use super::{AppendToken, Output, Producer, ReplyTo, Response};
 use bytes::Bytes;
 use riprap_protocol::ErrorCode;
-use riprap_protocol::messages::{ConsumerGroupHeartbeatResponse, OffsetCommitResponseTopic};
+use riprap_protocol::messages::{
+    ConsumerGroupHeartbeatResponse, OffsetCommitResponseTopic, OffsetDeleteResponse,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What an append is for.
@@ -24,6 +26,8 @@ pub(super) enum Then {
     Replace { generation: i32, member_id: String, former_leader: String, can_skip_assignment: bool },
     /// A group without members was written down: nobody waits for it.
     Emptied,
+    /// Offsets are forgotten; the answer is none if they had grown too old.
+    Forget { partitions: Vec<TopicPartition>, answer: Option<(ReplyTo, OffsetDeleteResponse)> },
     /// A group of KIP-848 becomes this; the answer is none once it was given, or if nobody asked.
     Consumer { next: Box<Durable>, answer: Option<(ReplyTo, ConsumerGroupHeartbeatResponse)> },
     /// A group is deleted; the answer is none once it was given, or if the group grew too old.
@@ -61,6 +65,7 @@ impl Outbox {
             Then::Assign { .. }
             | Then::Replace { .. }
             | Then::Emptied
+            | Then::Forget { .. }
             | Then::Consumer { .. }
             | Then::Delete { .. } => None,
         };

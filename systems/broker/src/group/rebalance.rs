@@ -68,7 +68,7 @@ impl Group {
         self.unsynced.clear();
         if self.members.is_empty() {
             self.protocol = None;
-            self.state = State::Empty { since_ns: turn.now_ns };
+            self.state = State::Empty { since_ms: turn.wall_ms };
             self.store(Then::Emptied, &BTreeMap::new(), turn);
             return;
         }

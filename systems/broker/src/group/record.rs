@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A record without a value removes what its key names. The layout is Kafka's, so that its tools can print the topic
-//! of a bundled broker; timestamps are -1, because nobody here reads them.
+//! of a bundled broker. A timestamp says when an offset was committed, or since when the group is in its state.
 //! Source: Kafka's message definitions OffsetCommitKey/Value, GroupMetadataKey/Value; KIP-915 for the versions.
 
 use super::consumer::ConsumerEntry;
@@ -65,7 +65,8 @@ const OFFSET_KEY: i16 = 1;
 const OFFSET_VALUE: i16 = 3;
 const GROUP_KEY: i16 = 2;
 const GROUP_VALUE: i16 = 3;
-const NO_TIMESTAMP: i64 = -1;
+/// What is in the place of a time that nobody knows.
+pub(super) const NO_TIMESTAMP: i64 = -1;
 
 /// A partition of a topic, by name: offsets outlive a topic's id.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -80,6 +81,8 @@ pub(super) struct Committed {
     pub(super) offset: i64,
     pub(super) leader_epoch: i32,
     pub(super) metadata: String,
+    /// When; by the wall's clock, for it outlives coordinators.
+    pub(super) at_ms: i64,
 }
 
 /// What survives of a group: its latest stable generation.
@@ -89,6 +92,8 @@ pub(super) struct Snapshot {
     pub(super) generation: i32,
     pub(super) protocol: Option<String>,
     pub(super) leader: Option<String>,
+    /// Since when the group is as it is.
+    pub(super) since_ms: i64,
     pub(super) members: BTreeMap<String, MemberSnapshot>,
 }
 
@@ -180,15 +185,15 @@ fn put_committed(out: &mut BytesMut, committed: &Committed) {
     out.put_i64(committed.offset);
     out.put_i32(committed.leader_epoch);
     put_text(out, &committed.metadata);
-    out.put_i64(NO_TIMESTAMP);
+    out.put_i64(committed.at_ms);
 }
 
 fn get_committed(mut value: Cursor<'_>) -> Result<Committed, RecordError> {
     value.version(OFFSET_VALUE, "3")?;
     let (offset, leader_epoch, metadata) = (value.i64()?, value.i32()?, value.text()?);
-    value.i64()?;
+    let at_ms = value.i64()?;
     value.finish()?;
-    Ok(Committed { offset, leader_epoch, metadata })
+    Ok(Committed { offset, leader_epoch, metadata, at_ms })
 }
 
 fn put_snapshot(out: &mut BytesMut, snapshot: &Snapshot) {
@@ -197,7 +202,7 @@ fn put_snapshot(out: &mut BytesMut, snapshot: &Snapshot) {
     out.put_i32(snapshot.generation);
     put_nullable(out, snapshot.protocol.as_deref());
     put_nullable(out, snapshot.leader.as_deref());
-    out.put_i64(NO_TIMESTAMP);
+    out.put_i64(snapshot.since_ms);
     out.put_i32(i32_len(snapshot.members.len()));
     for (id, member) in &snapshot.members {
         put_text(out, id);
@@ -217,7 +222,7 @@ fn get_snapshot(mut value: Cursor<'_>) -> Result<Snapshot, RecordError> {
     let generation = value.i32()?;
     let protocol = value.nullable()?;
     let leader = value.nullable()?;
-    value.i64()?;
+    let since_ms = value.i64()?;
     let count = value.i32()?;
     let mut members = BTreeMap::new();
     // A count that lies runs into the end: nothing is reserved for it.
@@ -235,7 +240,7 @@ fn get_snapshot(mut value: Cursor<'_>) -> Result<Snapshot, RecordError> {
         members.insert(id, member);
     }
     value.finish()?;
-    Ok(Snapshot { protocol_type, generation, protocol, leader, members })
+    Ok(Snapshot { protocol_type, generation, protocol, leader, since_ms, members })
 }
 
 pub(super) fn put_text(out: &mut BytesMut, text: &str) {
@@ -359,8 +364,9 @@ mod tests {
     }
 
     fn entry() -> impl Strategy<Value = Entry> {
-        let committed = (any::<i64>(), any::<i32>(), text())
-            .prop_map(|(offset, leader_epoch, metadata)| Committed { offset, leader_epoch, metadata });
+        let committed = (any::<i64>(), any::<i32>(), text(), any::<i64>()).prop_map(
+            |(offset, leader_epoch, metadata, at_ms)| Committed { offset, leader_epoch, metadata, at_ms },
+        );
         let offset = (text(), text(), any::<i32>(), prop::option::of(committed)).prop_map(
             |(group, topic, partition, committed)| Entry::Offset {
                 group,
@@ -369,14 +375,17 @@ mod tests {
             },
         );
         let members = prop::collection::btree_map(text(), member(), 0..4);
-        let snapshot = (text(), any::<i32>(), prop::option::of(text()), prop::option::of(text()), members)
-            .prop_map(|(protocol_type, generation, protocol, leader, members)| Snapshot {
+        let leader_and_time = (prop::option::of(text()), any::<i64>());
+        let snapshot = (text(), any::<i32>(), prop::option::of(text()), leader_and_time, members).prop_map(
+            |(protocol_type, generation, protocol, (leader, since_ms), members)| Snapshot {
                 protocol_type,
                 generation,
                 protocol,
                 leader,
+                since_ms,
                 members,
-            });
+            },
+        );
         let group = (text(), prop::option::of(snapshot))
             .prop_map(|(group, snapshot)| Entry::Group { group, snapshot });
         prop_oneof![offset, group]
@@ -412,7 +421,7 @@ mod tests {
         let record = Entry::Offset {
             group: "g".to_owned(),
             partition: TopicPartition { topic: "t".to_owned(), partition: 2 },
-            committed: Some(Committed { offset: 7, leader_epoch: 1, metadata: "m".to_owned() }),
+            committed: Some(Committed { offset: 7, leader_epoch: 1, metadata: "m".to_owned(), at_ms: -1 }),
         }
         .to_record();
         assert_eq!(&record.key[..], b"\0\x01\0\x01g\0\x01t\0\0\0\x02");

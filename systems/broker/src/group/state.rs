@@ -16,7 +16,7 @@ use super::GroupConfig;
 use super::consumer::{Consumer, KnownTopics};
 use super::offsets::Offsets;
 use super::outbox::{Outbox, Then};
-use super::record::{Entry, MemberSnapshot, Snapshot};
+use super::record::{Entry, MemberSnapshot, NO_TIMESTAMP, Snapshot};
 use super::{ReplyTo, Response};
 use bytes::Bytes;
 use riprap_protocol::ErrorCode;
@@ -28,9 +28,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const NS_PER_MS: u64 = 1_000_000;
 
+/// What the wall's clock says: times that outlive coordinators are by it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WallClock {
+    /// What it said when the driver's time began.
+    began_at_ms: i64,
+}
+
+impl WallClock {
+    pub(super) fn new(now_ns: u64, wall_ms: i64) -> WallClock {
+        WallClock { began_at_ms: wall_ms.saturating_sub((now_ns / NS_PER_MS) as i64) }
+    }
+
+    pub(super) fn at_ms(self, now_ns: u64) -> i64 {
+        self.began_at_ms.saturating_add((now_ns / NS_PER_MS) as i64)
+    }
+}
+
 /// What one input's handling may use.
 pub(super) struct Turn<'a> {
     pub(super) now_ns: u64,
+    pub(super) wall_ms: i64,
     pub(super) config: &'a GroupConfig,
     pub(super) outbox: &'a mut Outbox,
 }
@@ -67,7 +85,7 @@ impl Turn<'_> {
 pub(super) enum State {
     /// No members; there may be offsets.
     Empty {
-        since_ns: u64,
+        since_ms: i64,
     },
     /// Members are asked to join the next generation, and are answered together.
     Preparing {
@@ -156,13 +174,15 @@ pub(super) struct Group {
     pub(super) consumer: Option<Box<Consumer>>,
     /// Records of it that are on their way to the log.
     pub(super) in_flight: usize,
+    /// When it is next looked for offsets that are too old.
+    pub(super) expire_at_ns: u64,
 }
 
 impl Group {
-    pub(super) fn new(id: &str, now_ns: u64) -> Group {
+    pub(super) fn new(id: &str, turn: &Turn<'_>) -> Group {
         Group {
             id: id.to_owned(),
-            state: State::Empty { since_ns: now_ns },
+            state: State::Empty { since_ms: turn.wall_ms },
             generation: 0,
             protocol_type: None,
             protocol: None,
@@ -175,6 +195,7 @@ impl Group {
             offsets: Offsets::default(),
             consumer: None,
             in_flight: 0,
+            expire_at_ns: turn.after_ms(turn.config.retention_check_ms),
         }
     }
 
@@ -264,6 +285,7 @@ impl Group {
             generation: self.generation,
             protocol: self.protocol.clone(),
             leader: self.leader.clone(),
+            since_ms: turn.wall_ms,
             members: members.collect(),
         };
         self.in_flight += 1;
@@ -301,14 +323,19 @@ impl Group {
         self.members = members.collect();
         let instances = self.members.iter().filter_map(|(id, m)| Some((m.instance_id.clone()?, id.clone())));
         self.statics = instances.collect();
-        self.state = if self.members.is_empty() { State::Empty { since_ns: 0 } } else { State::Stable };
+        let since_ms = snapshot.since_ms;
+        self.state = if self.members.is_empty() { State::Empty { since_ms } } else { State::Stable };
     }
 
     /// Starts the clocks of a group that was loaded.
     pub(super) fn wake_up(&mut self, turn: &mut Turn<'_>) {
-        if let State::Empty { since_ns } = &mut self.state {
-            *since_ns = turn.now_ns;
+        if let State::Empty { since_ms } = &mut self.state
+            && *since_ms == NO_TIMESTAMP
+        {
+            *since_ms = turn.wall_ms;
         }
+        self.offsets.date(turn.wall_ms);
+        self.expire_at_ns = turn.after_ms(turn.config.retention_check_ms);
         for member in self.members.values_mut() {
             member.touch(turn.now_ns);
         }
@@ -321,16 +348,8 @@ impl Group {
     }
 
     /// When something is to happen by itself.
-    pub(super) fn deadline_ns(&self, config: &GroupConfig) -> Option<u64> {
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
         let of_state = match self.state {
-            State::Empty { since_ns }
-                if self.in_flight == 0
-                    && self.promised.is_empty()
-                    && !self.has_consumers()
-                    && !self.offsets.has_transactional() =>
-            {
-                Some(since_ns.saturating_add(config.retention_ms.saturating_mul(NS_PER_MS)))
-            }
             State::Preparing { until_ns, .. } => Some(until_ns),
             _ => None,
         };
@@ -338,7 +357,8 @@ impl Group {
         let of_promises = self.promised.values().copied().min();
         let of_syncs = (!self.unsynced.is_empty()).then_some(self.sync_until_ns);
         let of_consumer = self.consumer.as_ref().and_then(|consumer| consumer.deadline_ns());
-        [of_state, of_members, of_promises, of_syncs, of_consumer].into_iter().flatten().min()
+        let of_offsets = (self.in_flight == 0).then_some(self.expire_at_ns);
+        [of_state, of_members, of_promises, of_syncs, of_consumer, of_offsets].into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -363,11 +383,8 @@ impl Group {
             self.prepare(turn);
         }
         self.advance_join(turn);
-        if let State::Empty { .. } = self.state
-            && !self.has_consumers()
-            && self.deadline_ns(turn.config).is_some_and(due_at(turn))
-        {
-            self.delete(None, turn);
+        if self.expire_at_ns <= turn.now_ns {
+            self.expire(topics, turn);
         }
     }
 
@@ -384,7 +401,7 @@ impl Group {
 
     /// A deletion could not be written down: the group lives on.
     pub(super) fn undelete(&mut self, turn: &Turn<'_>) {
-        self.state = State::Empty { since_ns: turn.now_ns };
+        self.state = State::Empty { since_ms: turn.wall_ms };
     }
 
     /// Tells everybody who waits in it that this is no longer the place to ask.

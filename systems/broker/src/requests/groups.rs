@@ -12,8 +12,10 @@ use riprap_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, FindCoordinatorResponseCoordinator, HeartbeatRequest,
     HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
     ListGroupsRequest, ListGroupsResponse, OffsetCommitRequest, OffsetCommitRequestTopic,
-    OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic, OffsetFetchRequest,
-    SyncGroupRequest, SyncGroupResponse, TxnOffsetCommitResponseTopic,
+    OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic, OffsetDeleteRequest,
+    OffsetDeleteRequestPartition, OffsetDeleteResponse, OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic, OffsetFetchRequest, SyncGroupRequest, SyncGroupResponse,
+    TxnOffsetCommitResponseTopic,
 };
 use riprap_protocol::{ApiKey, DecodeError, ErrorCode, Message, Reader};
 use std::collections::VecDeque;
@@ -31,6 +33,8 @@ pub(crate) enum PendingGroupRequest {
     Commit { to: ReplyTo, refused: Vec<OffsetCommitResponseTopic> },
     /// As for `Commit`.
     TxnCommit { to: ReplyTo, refused: Vec<TxnOffsetCommitResponseTopic> },
+    /// The same, of a deletion of offsets.
+    DeleteOffsets { to: ReplyTo, refused: Vec<OffsetDeleteResponseTopic> },
     /// Groups are deleted one after the other; the first of `groups` is in work.
     Delete { to: ReplyTo, response: DeleteGroupsResponse, groups: VecDeque<String> },
 }
@@ -161,6 +165,9 @@ impl Running {
                 }
                 self.reply(to, &response, cx);
             }
+            ApiKey::OffsetDelete => {
+                self.on_offset_delete(to, OffsetDeleteRequest::decode(reader, version)?, cx)
+            }
             ApiKey::DeleteGroups => {
                 let request = DeleteGroupsRequest::decode(reader, version)?;
                 let groups = request.group_ids.into();
@@ -212,6 +219,36 @@ impl Running {
         let pending = self.coordinators.remember(PendingGroupRequest::Commit { to, refused });
         if let Some(coordinator) = self.coordinators.get_mut(key) {
             coordinator.offset_commit(cx.now_ns, pending, to.api_version, request);
+        }
+    }
+
+    /// Deletes offsets of partitions that there are; the others are refused here.
+    fn on_offset_delete(&mut self, to: ReplyTo, mut request: OffsetDeleteRequest, cx: &mut Cx<'_>) {
+        let Some(key) = self.coordinated(&request.group_id) else {
+            let error_code = ErrorCode::NOT_COORDINATOR;
+            self.reply(to, &OffsetDeleteResponse { error_code, ..Default::default() }, cx);
+            return;
+        };
+        let mut refused = Vec::new();
+        for topic in &mut request.topics {
+            let (known, unknown): (Vec<_>, Vec<_>) = std::mem::take(&mut topic.partitions)
+                .into_iter()
+                .partition(|partition| self.key_of(&topic.name, partition.index).is_ok());
+            topic.partitions = known;
+            if !unknown.is_empty() {
+                let error_code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+                let partition = |it: OffsetDeleteRequestPartition| OffsetDeleteResponsePartition {
+                    index: it.index,
+                    error_code,
+                };
+                let partitions = unknown.into_iter().map(partition).collect();
+                refused.push(OffsetDeleteResponseTopic { name: topic.name.clone(), partitions });
+            }
+        }
+        request.topics.retain(|topic| !topic.partitions.is_empty());
+        let pending = self.coordinators.remember(PendingGroupRequest::DeleteOffsets { to, refused });
+        if let Some(coordinator) = self.coordinators.get_mut(key) {
+            coordinator.offset_delete(cx.now_ns, pending, request);
         }
     }
 

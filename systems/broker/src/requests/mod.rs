@@ -60,6 +60,7 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::IncrementalAlterConfigs, 0..=1),
     (ApiKey::AlterPartitionReassignments, 0..=1),
     (ApiKey::ListPartitionReassignments, 0..=0),
+    (ApiKey::OffsetDelete, 0..=0),
     (ApiKey::DescribeCluster, 0..=2),
     (ApiKey::UnregisterBroker, 0..=0),
     (ApiKey::ConsumerGroupHeartbeat, 0..=1),

@@ -40,7 +40,7 @@ use super::{Caller, ReplyTo, Response};
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use state::Holding;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use topics::Patterns;
 
@@ -95,6 +95,15 @@ impl Consumer {
     /// Whether something is under way that may give it members.
     pub(super) fn is_busy(&self) -> bool {
         self.is_changing || !self.waiting.is_empty()
+    }
+
+    /// The topics that its members want.
+    pub(super) fn subscribed(&mut self, topics: &KnownTopics) -> BTreeSet<String> {
+        let mut all = BTreeSet::new();
+        for member in self.durable.members.values() {
+            all.append(&mut self.patterns.subscribed(&member.subscription, topics));
+        }
+        all
     }
 
     /// Entries that remove it from the log.
@@ -269,9 +278,7 @@ impl Group {
                 consumer.time_revocations(turn);
                 // What was left of its time with the classic protocol.
                 (self.generation, self.protocol_type, self.protocol, self.leader) = (0, None, None, None);
-                if let State::Empty { since_ns } = &mut self.state {
-                    *since_ns = turn.now_ns;
-                }
+                self.state = State::Empty { since_ms: turn.wall_ms };
                 self.answer_consumer(answer, turn);
             }
             Err(code) => {

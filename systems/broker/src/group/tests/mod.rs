@@ -11,6 +11,7 @@
 //! > topics t=3 u=1             there are these topics of so many partitions, from now on
 //! > a ask t,u                  a heartbeat of KIP-848: it joins, or wants other topics; alone, it wants nothing new
 //! > a ack                      it says that it holds what it was last told, and nothing else
+//! > forget t0 t1               an operator deletes committed offsets
 //! > a quit | away              it leaves, or leaves for a while
 //! > consumers                  the group of KIP-848 as an operator sees it
 //! > describe | list | delete   an operator
@@ -33,7 +34,8 @@ use super::*;
 use riprap_protocol::messages::{
     ConsumerGroupDescribeResponseAssignment, ConsumerGroupHeartbeatRequestTopicPartitions,
     JoinGroupRequestProtocol, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-    OffsetFetchRequestTopic, SyncGroupRequestAssignment,
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic, OffsetFetchRequestTopic,
+    SyncGroupRequestAssignment,
 };
 use riprap_protocol::{Message, Uuid};
 use std::collections::BTreeSet;
@@ -178,6 +180,16 @@ impl Play {
             "loaded" => self.coordinator.finish_loading(self.now_ns),
             "fetch" => lines.extend(self.fetch(&Words(rest))),
             "describe" => lines.push(self.describe()),
+            "forget" => {
+                let to = self.reply_to("forget");
+                let words = Words(rest);
+                let partitions = words.partitions();
+                let partitions =
+                    partitions.map(|(index, _)| OffsetDeleteRequestPartition { index }).collect();
+                let topics = vec![OffsetDeleteRequestTopic { name: "t".to_owned(), partitions }];
+                let request = OffsetDeleteRequest { group_id: GROUP.to_owned(), topics };
+                self.coordinator.offset_delete(self.now_ns, to, request);
+            }
             "consumers" => lines.push(self.describe_consumers()),
             "topics" => {
                 let topic = |word: &&str| {
@@ -417,6 +429,13 @@ impl Play {
                 let codes: Vec<String> =
                     partitions.map(|p| format!("t{} {}", p.index, p.error_code)).collect();
                 format!("{who}: commit {}", codes.join(", "))
+            }
+            Response::OffsetDelete(it) => {
+                encodes(&it, 0);
+                let partitions = it.topics.iter().flat_map(|topic| &topic.partitions);
+                let codes: Vec<String> =
+                    partitions.map(|it| format!("t{} {}", it.index, it.error_code)).collect();
+                if it.error_code.is_none() { codes.join(", ") } else { it.error_code.to_string() }
             }
             Response::DeleteGroup(code) => format!("delete {code}"),
         }

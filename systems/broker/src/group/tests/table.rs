@@ -926,9 +926,8 @@ fn a_deletion_that_the_log_refuses() {
 
 #[test]
 fn groups_without_members_expire() {
-    let config = GroupConfig { retention_ms: 60_000, ..GroupConfig::default() };
     check_with(
-        config,
+        short_retention(),
         "
         > a commit simple t0=5
         a: commit t0 NONE
@@ -944,6 +943,130 @@ fn groups_without_members_expire() {
         > committed 3
         > list
         groups:
+        ",
+    );
+}
+
+fn short_retention() -> GroupConfig {
+    GroupConfig { retention_ms: 60_000, retention_check_ms: 1, ..GroupConfig::default() }
+}
+
+#[test]
+fn each_offset_of_no_members_expires_for_itself() {
+    check_with(
+        short_retention(),
+        "
+        > a commit simple t0=5
+        a: commit t0 NONE
+        > +30000
+        > a commit simple t1=6
+        a: commit t1 NONE
+        > failover
+        > +29999
+        > fetch all
+        t0=5
+        t1=6
+        > hold
+        > +1
+        append 1: t0=none
+        > a commit simple t0=7
+        append 2: t0=7
+        > committed 1
+        > committed 2
+        a: commit t0 NONE
+        > fetch all
+        t0=7
+        t1=6
+        > +30000
+        append 3: t1=none
+        > refused 3 NOT_ENOUGH_REPLICAS
+        > +1
+        append 4: t1=none
+        > committed 4
+        > fetch all
+        t0=7
+        ",
+    );
+}
+
+#[test]
+fn offsets_are_kept_while_members_are_there_and_for_a_while_after() {
+    check_with(
+        short_retention(),
+        "
+        > a join v=3 session=1800000
+        > +200
+        a: joined gen=1 range leader=a#1 members=a#1
+        > a sync a=0
+        a: assigned 0
+        > a commit t0=5
+        a: commit t0 NONE
+        > +100000
+        > fetch t0
+        t0=5
+        > a leave
+        a: left NONE NONE
+        > +59999
+        > failover
+        > fetch t0
+        t0=5
+        > +1
+        > fetch t0
+        t0=-1
+        > list
+        groups:
+        ",
+    );
+}
+
+#[test]
+fn offsets_of_topics_that_no_consumer_wants_expire() {
+    check_with(
+        GroupConfig { consumer_session_timeout_ms: 1_000_000, ..short_retention() },
+        "
+        > topics t=2 u=1
+        > a ask t
+        a: epoch=1 owns t0,t1
+        > a commit t0=5
+        a: commit t0 NONE
+        > +60000
+        > fetch t0
+        t0=5
+        > forget t0 t1
+        t0 GROUP_SUBSCRIBED_TO_TOPIC, t1 GROUP_SUBSCRIBED_TO_TOPIC
+        > a ask u
+        a: epoch=1 owns
+        > +1
+        > fetch t0
+        t0=-1
+        > consumers
+        Reconciling 2/2 uniform a@1=->u0
+        ",
+    );
+}
+
+#[test]
+fn an_operator_deletes_offsets() {
+    check(
+        "
+        > forget t0
+        GROUP_ID_NOT_FOUND
+        > a commit simple t0=5 t1=6
+        a: commit t0 NONE, t1 NONE
+        > forget t0 t7
+        t0 NONE, t7 NONE
+        > fetch all
+        t1=6
+        > hold
+        > forget t1
+        append 3: t1=none
+        > +5000
+        COORDINATOR_NOT_AVAILABLE
+        > committed 3
+        > fetch all
+        > load
+        > forget t1
+        COORDINATOR_LOAD_IN_PROGRESS
         ",
     );
 }

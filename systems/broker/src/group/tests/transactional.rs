@@ -28,7 +28,7 @@ struct Stage {
 }
 
 fn config() -> GroupConfig {
-    GroupConfig { retention_ms: 100_000, ..GroupConfig::default() }
+    GroupConfig { retention_ms: 100_000, retention_check_ms: 1000, ..GroupConfig::default() }
 }
 
 fn offset_of(text: &str) -> (i32, i64) {
@@ -131,7 +131,10 @@ impl Stage {
                     Response::TxnOffsetCommit(it) => it.topics[0].partitions[0].error_code,
                     Response::OffsetCommit(it) => it.topics[0].partitions[0].error_code,
                     Response::DeleteGroup(code) => code,
-                    Response::JoinGroup(_) | Response::SyncGroup(_) | Response::ConsumerGroupHeartbeat(_) => {
+                    Response::JoinGroup(_)
+                    | Response::SyncGroup(_)
+                    | Response::OffsetDelete(_)
+                    | Response::ConsumerGroupHeartbeat(_) => {
                         unreachable!("nobody joins")
                     }
                 }),

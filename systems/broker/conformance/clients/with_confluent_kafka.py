@@ -141,9 +141,8 @@ def list_offsets():
         equal(found.offset, offset, f"{spec!r}")
 
 
-def cooperate(assignor):
-    topic, group = create(cases.name(assignor), 4), cases.name(assignor)
-    settings = {"partition.assignment.strategy": assignor}
+def cooperate(name, **settings):
+    topic, group = create(cases.name(name), 4), cases.name(name)
     first, second = consumer_of(group, **settings), consumer_of(group, **settings)
     try:
         first.subscribe([topic])
@@ -171,12 +170,43 @@ def cooperate(assignor):
 
 @cases.case
 def group_with_eager_rebalance():
-    cooperate("range")
+    cooperate("range", **{"partition.assignment.strategy": "range"})
 
 
 @cases.case
 def group_with_cooperative_rebalance():
-    cooperate("cooperative-sticky")
+    cooperate("cooperative-sticky", **{"partition.assignment.strategy": "cooperative-sticky"})
+
+
+@cases.case
+def consumer_protocol_uniform():
+    cooperate("uniform", **{"group.protocol": "consumer"})
+
+
+@cases.case
+def consumer_protocol_range():
+    cooperate("remote-range", **{"group.protocol": "consumer", "group.remote.assignor": "range"})
+
+
+@cases.case
+def consumer_protocol_commits():
+    topic, group = create(cases.name("consumer-commits")), cases.name("consumer-commits")
+    produce(topic, [{"value": b"v"}] * 5)
+    settings = {"group.protocol": "consumer"}
+    consumer = consumer_of(group, **settings)
+    # By a pattern: the broker finds the topics.
+    consumer.subscribe([f"^{topic}$"])
+    read(consumer, 5)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)
+    equal([p.offset for p in consumer.committed([TopicPartition(topic, 0)], PATIENCE_S)], [3], "committed")
+    described = admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
+    equal((described.state.name, described.type.name), ("STABLE", "CONSUMER"), "described")
+    equal([p.topic for m in described.members for p in m.assignment.topic_partitions], [topic], "assigned")
+    consumer.close()
+    consumer = consumer_of(group, **settings)
+    consumer.subscribe([topic])
+    equal([m.offset() for m in read(consumer, 2)], [3, 4], "where the group goes on")
+    consumer.close()
 
 
 @cases.case

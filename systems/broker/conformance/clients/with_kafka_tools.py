@@ -94,6 +94,35 @@ def groups_and_offsets():
 
 
 @cases.case
+def groups_of_the_consumer_protocol():
+    topic, group = create("consumed", 2), cases.name("consumers")
+    tool("ConsoleProducer", "--topic", topic, stdin="a\nb\nc\n")
+    groups = "consumer.group.ConsumerGroupCommand"
+    command = [
+        *JAVA, f"{TOOLS}.consumer.ConsoleConsumer", "--bootstrap-server", cases.bootstrap, "--topic", topic,
+        "--group", group, "--from-beginning", "--command-property", "group.protocol=consumer",
+    ]  # fmt: skip
+    member = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    try:
+        equal(sorted(member.stdout.readline().strip() for _ in range(3)), ["a", "b", "c"], "consumed")
+        rows = columns(tool(groups, "--describe", "--group", group), topic)
+        equal(sorted(row["PARTITION"] for row in rows), ["0", "1"], "partitions")
+        assert all(row["CONSUMER-ID"] != "-" for row in rows), rows
+        state = tool(groups, "--describe", "--group", group, "--state")
+        assert "Stable" in state and "uniform" in state, state
+        members = tool(groups, "--describe", "--group", group, "--members", "--verbose")
+        assert f"{topic}:0,1" in members, members
+        assert re.search(rf"{group}\s+Consumer\s", tool(groups, "--list", "--type")), "its type"
+    finally:
+        member.terminate()
+        member.wait(PATIENCE_S)
+    assert "Empty" in tool(groups, "--describe", "--group", group, "--state")
+    tool(groups, "--delete-offsets", "--group", group, "--topic", topic)
+    assert topic not in tool(groups, "--describe", "--group", group, "--offsets"), "its offsets"
+    tool(groups, "--delete", "--group", group)
+
+
+@cases.case
 def get_offsets():
     topic = create("offsets", 2)
     tool("ConsoleProducer", "--topic", topic, stdin="a\n" * 5)

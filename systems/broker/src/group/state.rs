@@ -423,9 +423,8 @@ impl Group {
     }
 
     pub(super) fn name_of_state(&self) -> &'static str {
-        match (&self.state, &self.consumer) {
-            (State::Empty { .. }, Some(consumer)) => return consumer.name_of_state(),
-            _ => {}
+        if let (State::Empty { .. }, Some(consumer)) = (&self.state, &self.consumer) {
+            return consumer.name_of_state();
         }
         match self.state {
             State::Empty { .. } => "Empty",

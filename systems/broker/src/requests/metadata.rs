@@ -7,11 +7,11 @@ use crate::coordinators::is_internal;
 use crate::ids::TopicId;
 use crate::metadata::Topic;
 use crate::node::{Cx, Running};
+use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     DescribeClusterRequest, DescribeClusterResponse, DescribeClusterResponseBroker, MetadataRequest,
     MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
-use riprap_protocol::{ErrorCode, Uuid};
 
 impl Running {
     pub(crate) fn on_metadata(&mut self, to: ReplyTo, request: &MetadataRequest, cx: &mut Cx<'_>) {
@@ -39,9 +39,13 @@ impl Running {
             }
             Some(topics) => {
                 for asked in topics {
+                    // The Java client sends an empty name beside an id.
+                    let has_id = !asked.topic_id.is_zero();
                     let (id, unknown) = match &asked.name {
-                        Some(name) => (image.topic_id(name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-                        None => (Some(TopicId(asked.topic_id)), ErrorCode::UNKNOWN_TOPIC_ID),
+                        Some(name) if !has_id => {
+                            (image.topic_id(name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+                        }
+                        _ => (Some(TopicId(asked.topic_id)), ErrorCode::UNKNOWN_TOPIC_ID),
                     };
                     let found = id.and_then(|id| Some((id, image.topic(id)?)));
                     response.topics.push(match found {
@@ -51,7 +55,7 @@ impl Running {
                             // that lost touch may only not have heard of it.
                             error_code: if is_in_touch { unknown } else { ErrorCode::LEADER_NOT_AVAILABLE },
                             name: Some(asked.name.clone().unwrap_or_default()),
-                            topic_id: if asked.name.is_some() { Uuid::ZERO } else { asked.topic_id },
+                            topic_id: asked.topic_id,
                             ..Default::default()
                         },
                     });

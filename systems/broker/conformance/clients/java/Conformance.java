@@ -28,13 +28,17 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.consumer.RangeAssignor;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.GroupSubscribedToTopicException;
+import org.apache.kafka.common.errors.InconsistentGroupProtocolException;
 import org.apache.kafka.common.errors.InvalidPartitionsException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
@@ -50,6 +54,8 @@ public class Conformance {
     private static final Duration PATIENCE = Duration.ofSeconds(30);
     /** How long it goes on sending while brokers are restarted: longer than that takes. */
     private static final Duration SEND = Duration.ofSeconds(30);
+
+    private static final Map<String, Object> CONSUMER_PROTOCOL = Map.of("group.protocol", "consumer");
 
     private final String bootstrap;
     private final String prefix;
@@ -108,6 +114,13 @@ public class Conformance {
         cases.put("admin-list-offsets", this::listOffsets);
         cases.put("group-with-eager-rebalance", () -> rebalance(RangeAssignor.class));
         cases.put("group-with-cooperative-rebalance", () -> rebalance(CooperativeStickyAssignor.class));
+        cases.put("consumer-protocol-uniform", () -> rebalance("uniform", CONSUMER_PROTOCOL));
+        cases.put("consumer-protocol-range", () -> rebalance(
+            "range", Map.of("group.protocol", "consumer", "group.remote.assignor", "range")));
+        cases.put("consumer-protocol-static-member-returns", this::consumerStaticMember);
+        cases.put("consumer-protocol-subscribes-by-pattern", this::consumerPattern);
+        cases.put("consumer-protocol-offsets-in-a-transaction", this::consumerTransaction);
+        cases.put("consumer-protocol-groups-and-their-offsets", this::consumerGroups);
         cases.put("static-member-returns", this::staticMember);
         cases.put("commits", this::commits);
         cases.put("admin-groups", this::adminGroups);
@@ -578,10 +591,13 @@ public class Conformance {
     }
 
     private void rebalance(Class<?> assignor) throws Exception {
-        String topic = create(assignor.getSimpleName(), 4);
-        String group = prefix + "-" + assignor.getSimpleName();
-        Map<String, Object> settings = Map.of(
-            "partition.assignment.strategy", assignor.getName(), "heartbeat.interval.ms", 300);
+        rebalance(assignor.getSimpleName(), Map.of(
+            "partition.assignment.strategy", assignor.getName(), "heartbeat.interval.ms", 300));
+    }
+
+    private void rebalance(String name, Map<String, Object> settings) throws Exception {
+        String topic = create(name, 4);
+        String group = prefix + "-" + name;
         try (KafkaConsumer<byte[], byte[]> first = member(group, settings)) {
             first.subscribe(List.of(topic));
             until(List.of(first), () -> first.assignment().size() == 4, "the first has all");
@@ -595,6 +611,102 @@ public class Conformance {
             }
             until(List.of(first), () -> first.assignment().size() == 4, "the first has all again");
         }
+    }
+
+    /** A static member that closes goes away for a while: its next life is at the same epoch. */
+    private void consumerStaticMember() throws Exception {
+        String topic = create("consumer-static", 2);
+        String group = prefix + "-consumer-static";
+        Map<String, Object> settings = Map.of("group.protocol", "consumer", "group.instance.id", "instance");
+        Set<Integer> epochs = new HashSet<>();
+        for (int life = 0; life < 2; life++) {
+            try (KafkaConsumer<byte[], byte[]> member = member(group, settings)) {
+                member.subscribe(List.of(topic));
+                until(List.of(member), () -> member.assignment().size() == 2, "it has all");
+                epochs.add(member.groupMetadata().generationId());
+            }
+        }
+        equal(epochs.size(), 1, "epochs " + epochs);
+    }
+
+    private void consumerPattern() throws Exception {
+        create("pattern-a", 1);
+        try (KafkaConsumer<byte[], byte[]> member = member(prefix + "-pattern", CONSUMER_PROTOCOL)) {
+            member.subscribe(new SubscriptionPattern(prefix + "-pattern-[a-c]"));
+            until(List.of(member), () -> member.assignment().size() == 1, "it has the first topic");
+            create("pattern-b", 2);
+            create("pattern-d", 1);
+            until(List.of(member), () -> member.assignment().size() == 3, "it has the topic that came");
+            get(admin.createPartitions(Map.of(prefix + "-pattern-a", NewPartitions.increaseTo(3))).all());
+            until(List.of(member), () -> member.assignment().size() == 5, "it has the partitions that came");
+            get(admin.deleteTopics(List.of(prefix + "-pattern-b")).all());
+            until(List.of(member), () -> member.assignment().size() == 3, "it has lost the topic that went");
+        }
+    }
+
+    private void consumerTransaction() throws Exception {
+        String topic = create("consumer-txn", 1);
+        String group = prefix + "-consumer-txn";
+        TopicPartition partition = new TopicPartition(topic, 0);
+        fill(topic, 0, 5);
+        try (KafkaConsumer<byte[], byte[]> member = member(group, CONSUMER_PROTOCOL);
+                KafkaProducer<byte[], byte[]> producer = producer(Map.of("transactional.id", group))) {
+            member.subscribe(List.of(topic));
+            read(member, 5);
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(3)), member.groupMetadata());
+            producer.commitTransaction();
+            equal(member.committed(Set.of(partition)).get(partition).offset(), 3L, "committed in the transaction");
+            producer.beginTransaction();
+            producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(4)), member.groupMetadata());
+            producer.abortTransaction();
+            equal(member.committed(Set.of(partition)).get(partition).offset(), 3L, "aborted");
+        }
+    }
+
+    private void consumerGroups() throws Exception {
+        String topic = create("consumer-groups", 1);
+        String group = prefix + "-consumer-groups";
+        TopicPartition partition = new TopicPartition(topic, 0);
+        fill(topic, 0, 5);
+        try (KafkaConsumer<byte[], byte[]> member = member(group, CONSUMER_PROTOCOL)) {
+            member.subscribe(List.of(topic));
+            read(member, 5);
+            member.commitSync(Map.of(partition, new OffsetAndMetadata(4)));
+            ConsumerGroupDescription found = get(admin.describeConsumerGroups(List.of(group)).all()).get(group);
+            equal(found.type(), GroupType.CONSUMER, "type");
+            equal(found.groupState(), GroupState.STABLE, "state");
+            equal(found.partitionAssignor(), "uniform", "assignor");
+            equal(found.members().size(), 1, "members");
+            var described = found.members().iterator().next();
+            equal(described.assignment().topicPartitions(), Set.of(partition), "assigned");
+            equal(described.targetAssignment().get().topicPartitions(), Set.of(partition), "to be assigned");
+            equal(described.memberEpoch(), Optional.of(member.groupMetadata().generationId()), "epoch");
+            try (KafkaConsumer<byte[], byte[]> classic = member(group, Map.of())) {
+                classic.subscribe(List.of(topic));
+                until(List.of(classic), () -> false, "");
+            } catch (InconsistentGroupProtocolException expected) {
+                // As long as the group has members, all are of their protocol.
+            }
+        }
+        var listed = get(admin.listGroups().all()).stream().filter(g -> g.groupId().equals(group)).toList();
+        equal(listed.get(0).type(), Optional.of(GroupType.CONSUMER), "type in the list");
+        equal(listed.get(0).groupState(), Optional.of(GroupState.EMPTY), "state in the list");
+        // Empty, it takes members of the other protocol, which go on where it was.
+        try (KafkaConsumer<byte[], byte[]> classic = member(group, Map.of())) {
+            classic.subscribe(List.of(topic));
+            equal(read(classic, 1).get(0).offset(), 4L, "where the group goes on");
+            try {
+                get(admin.deleteConsumerGroupOffsets(group, Set.of(partition)).all());
+                throw new AssertionError("deleted while it is consumed");
+            } catch (GroupSubscribedToTopicException expected) {
+                // As it should be.
+            }
+        }
+        get(admin.deleteConsumerGroupOffsets(group, Set.of(partition)).all());
+        equal(get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()), Map.of(), "offsets");
+        get(admin.deleteConsumerGroups(List.of(group)).all());
     }
 
     private void staticMember() throws Exception {

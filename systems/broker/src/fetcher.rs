@@ -11,6 +11,8 @@
 //!
 //! Source: KIP-101, KIP-279, KIP-595 (diverging epochs), KIP-903 (which life of a broker fetches).
 
+mod session;
+
 use crate::controller::{ControlRequest, ControlResponse};
 use crate::ids::{BrokerId, LeaderEpoch, PartitionEpoch, PartitionKey, TopicId};
 use crate::log::{AppendError, EpochEnd};
@@ -24,9 +26,10 @@ use riprap_protocol::frame::decode_response;
 use riprap_protocol::messages::{
     AlterPartitionRequest, AlterPartitionRequestIsrMember, AlterPartitionRequestPartition,
     AlterPartitionRequestTopic, FetchRequest, FetchRequestPartition, FetchRequestReplicaState,
-    FetchRequestTopic, FetchResponsePartition,
+    FetchResponsePartition,
 };
 use riprap_protocol::records::split_batches;
+use session::{LeaderSession, Named, Part};
 use std::collections::BTreeMap;
 
 /// The version of Fetch among brokers: topics by id, and which life of the follower asks.
@@ -52,21 +55,48 @@ const FETCHES_IN_FLIGHT: usize = 2;
 pub(crate) struct AskedFetch {
     /// By partition, the epoch of the leader and the end of the follower's log.
     partitions: BTreeMap<PartitionKey, (LeaderEpoch, i64)>,
+    part: Part,
+}
+
+/// What a broker remembers of its fetches.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    sessions: BTreeMap<BrokerId, LeaderSession>,
+    /// When it is next looked at what is to be fetched: at once after an answer, a new role or a new connection, else
+    /// when a pause ends.
+    due_ns: Option<u64>,
+}
+
+impl Fetches {
+    /// Has it looked at what is to be fetched.
+    pub(crate) fn hurry(&mut self) {
+        self.due_ns = Some(0);
+    }
+
+    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
 }
 
 impl Running {
     /// Asks leaders for what this broker's copies lack.
     pub(crate) fn send_fetches(&mut self, cx: &mut Cx<'_>) {
-        let mut by_leader: BTreeMap<BrokerId, AskedFetch> = BTreeMap::new();
+        if self.fetches.due_ns.is_none_or(|due_ns| due_ns > cx.now_ns) {
+            return;
+        }
+        self.fetches.due_ns = None;
+        let mut by_leader: BTreeMap<BrokerId, BTreeMap<PartitionKey, (LeaderEpoch, i64)>> = BTreeMap::new();
         for replica in self.replicas.iter() {
             let Role::Follower(follower) = &replica.role else { continue };
             if follower.pause_until_ns <= cx.now_ns {
-                let asked =
-                    by_leader.entry(follower.leader).or_insert(AskedFetch { partitions: BTreeMap::new() });
-                asked.partitions.insert(replica.key, (follower.epoch, replica.counted_end()));
+                let asked = by_leader.entry(follower.leader).or_default();
+                asked.insert(replica.key, (follower.epoch, replica.counted_end()));
+            } else {
+                let due_ns = self.fetches.due_ns.get_or_insert(follower.pause_until_ns);
+                *due_ns = follower.pause_until_ns.min(*due_ns);
             }
         }
-        for (to, asked) in by_leader {
+        for (to, partitions) in by_leader {
             let link = LinkId { to, purpose: Purpose::Fetch };
             let on_their_way: Vec<&AskedFetch> = self
                 .peers
@@ -80,24 +110,30 @@ impl Running {
                 on_their_way.iter().any(|sent| sent.partitions.get(key).is_some_and(|(e, _)| e == epoch))
             };
             if on_their_way.len() >= FETCHES_IN_FLIGHT
-                || (!on_their_way.is_empty() && asked.partitions.iter().all(is_asked))
+                || (!on_their_way.is_empty() && partitions.iter().all(is_asked))
                 || !self.peers.is_up(link)
             {
                 continue;
             }
-            let request = self.fetch_request(&asked);
+            let mut request = self.fetch_request();
+            let wanted = self.named(&partitions);
+            let session = self.fetches.sessions.entry(to).or_default();
+            let part = session.next(wanted, &mut request);
+            let call = Call::Fetch(AskedFetch { partitions, part });
             let deadline_ns = cx.now_ns + self.config.peer_timeout_ms * 1_000_000;
-            // Refused only if too much is on its way: the answers bring the next turn.
-            let _refused =
-                self.peers.send(link, FETCH_VERSION, &request, Call::Fetch(asked), deadline_ns, cx.effects);
+            let sent = self.peers.send(link, FETCH_VERSION, &request, call, deadline_ns, cx.effects);
+            // Only if too much is on its way: the answers bring the next turn.
+            if sent.is_err() {
+                session.lost(part);
+            }
         }
     }
 
-    fn fetch_request(&self, asked: &AskedFetch) -> FetchRequest {
-        let mut topics: Vec<FetchRequestTopic> = Vec::new();
-        for (key, (epoch, offset)) in &asked.partitions {
+    /// The partitions as a request names them.
+    fn named(&self, partitions: &BTreeMap<PartitionKey, (LeaderEpoch, i64)>) -> Named {
+        let name = |(key, (epoch, offset)): (&PartitionKey, &(LeaderEpoch, i64))| {
             let replica = self.replicas.get(*key);
-            let partition = FetchRequestPartition {
+            let named = FetchRequestPartition {
                 index: key.index,
                 current_leader_epoch: epoch.0,
                 fetch_offset: *offset,
@@ -106,15 +142,13 @@ impl Running {
                 partition_max_bytes: PARTITION_MAX_BYTES,
                 ..Default::default()
             };
-            match topics.last_mut() {
-                Some(topic) if topic.topic_id == key.topic.0 => topic.partitions.push(partition),
-                _ => topics.push(FetchRequestTopic {
-                    topic_id: key.topic.0,
-                    partitions: vec![partition],
-                    ..Default::default()
-                }),
-            }
-        }
+            (*key, named)
+        };
+        partitions.iter().map(name).collect()
+    }
+
+    /// A request that names nothing yet.
+    fn fetch_request(&self) -> FetchRequest {
         FetchRequest {
             replica_id: -1,
             replica_state: FetchRequestReplicaState {
@@ -124,8 +158,6 @@ impl Running {
             max_wait_ms: i32::try_from(self.config.replica_fetch_wait_ms).unwrap_or(i32::MAX),
             min_bytes: 1,
             max_bytes: FETCH_MAX_BYTES,
-            session_epoch: -1,
-            topics,
             ..Default::default()
         }
     }
@@ -138,8 +170,20 @@ impl Running {
         frame: Bytes,
         cx: &mut Cx<'_>,
     ) -> Result<(), Fatal> {
+        self.fetches.hurry();
         let response = match decode_response::<FetchRequest>(frame, FETCH_VERSION) {
             Ok((_, response)) if response.error_code.is_none() => response,
+            // The leader began anew, or had not room for all sessions: so does this one.
+            Ok((_, response))
+                if asked.part == Part::Continues
+                    && matches!(
+                        response.error_code,
+                        ErrorCode::FETCH_SESSION_ID_NOT_FOUND | ErrorCode::INVALID_FETCH_SESSION_EPOCH
+                    ) =>
+            {
+                self.fetches.sessions.entry(from).or_default().lost(asked.part);
+                return Ok(());
+            }
             Ok((_, response)) => {
                 let code = response.error_code;
                 cx.env.log(LogLevel::Warn, format_args!("broker {from} refuses a fetch: {code}"));
@@ -153,6 +197,7 @@ impl Running {
                 return Ok(());
             }
         };
+        self.fetches.sessions.entry(from).or_default().answered(asked.part, &response);
         for topic in &response.topics {
             for partition in &topic.partitions {
                 let key = PartitionKey { topic: TopicId(topic.topic_id), index: partition.index };
@@ -251,6 +296,8 @@ impl Running {
 
     /// A fetch will not be answered: its partitions pause.
     pub(crate) fn fetch_lost(&mut self, to: BrokerId, asked: &AskedFetch, now_ns: u64) {
+        self.fetches.hurry();
+        self.fetches.sessions.entry(to).or_default().lost(asked.part);
         for key in asked.partitions.keys() {
             if let Some(replica) = self.replicas.get_mut(*key)
                 && let Role::Follower(follower) = &mut replica.role

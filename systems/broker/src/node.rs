@@ -15,13 +15,14 @@ use crate::connection::{Connections, ReplyTo};
 use crate::controller::Controller;
 use crate::coordinators::Coordinators;
 use crate::durability::begin_life;
-use crate::fetcher::AskedFetch;
+use crate::fetcher::{AskedFetch, Fetches};
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
 use crate::membership::Membership;
 use crate::peers::{LinkEvent, LinkId, Peers, Purpose};
 use crate::producer_ids::ProducerIds;
 use crate::quorum::Quorum;
 use crate::replicas::Replicas;
+use crate::requests::fetch::Sessions;
 use crate::requests::waiting::Waiting;
 use crate::transactions::{Part, Transactions};
 use riprap_env::{DiskError, Effect, Effects, Env, Event, LogLevel, Node};
@@ -134,6 +135,8 @@ pub(crate) struct Running {
     pub(crate) membership: Membership,
     pub(crate) replicas: Replicas,
     pub(crate) waiting: Waiting,
+    pub(crate) fetch_sessions: Sessions,
+    pub(crate) fetches: Fetches,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) coordinators: Coordinators,
     pub(crate) transactions: Transactions,
@@ -159,6 +162,8 @@ impl Running {
             membership: Membership::default(),
             replicas: Replicas::new(&config),
             waiting: Waiting::default(),
+            fetch_sessions: Sessions::default(),
+            fetches: Fetches::default(),
             producer_ids: ProducerIds::default(),
             coordinators: Coordinators::new(),
             transactions: Transactions::new(),
@@ -268,7 +273,8 @@ impl Running {
             self.producer_ids.wake_at_ns(),
             self.membership.wake_at_ns(),
             self.controller.as_ref().map(Controller::wake_at_ns),
-            self.replicas.wake_at_ns(now_ns),
+            self.replicas.wake_at_ns(),
+            self.fetches.wake_at_ns().filter(|at_ns| *at_ns > now_ns),
             self.coordinators.wake_at_ns(),
             self.transactions.wake_at_ns(),
         ];
@@ -305,6 +311,7 @@ impl Running {
         for event in self.peers.take_events() {
             match event {
                 LinkEvent::Up(LinkId { purpose: Purpose::Control, .. }) => self.membership.hurry(cx.now_ns),
+                LinkEvent::Up(LinkId { purpose: Purpose::Fetch, .. }) => self.fetches.hurry(),
                 LinkEvent::Up(_) => {}
                 LinkEvent::Answered { from, call: Call::Fetch(asked), frame } => {
                     self.fetched(from, &asked, frame, cx)?;
@@ -344,6 +351,7 @@ impl Running {
             let _lost = self.peers.send(link, 0, &body, Call::Quorum, deadline_ns, cx.effects);
         }
         if settled.changed {
+            self.fetches.hurry();
             self.take_up_roles(cx)?;
         }
         if self.quorum.leader() != leader {

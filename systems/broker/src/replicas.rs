@@ -5,7 +5,7 @@ use crate::durability::{Flush, Fsync};
 use crate::ids::PartitionKey;
 use crate::log::{LogConfig, LogError, PartitionLog};
 use crate::node::{Cx, Fatal, Running};
-use crate::replica::{Replica, Role};
+use crate::replica::Replica;
 use riprap_env::LogLevel;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,15 +108,11 @@ impl Replicas {
     }
 
     /// When a copy has something to do.
-    pub(crate) fn wake_at_ns(&self, now_ns: u64) -> Option<u64> {
-        let pauses = self.open.values().filter_map(|replica| match &replica.role {
-            Role::Follower(follower) => Some(follower.pause_until_ns).filter(|at| *at > now_ns),
-            Role::Idle | Role::Leader(_) => None,
-        });
+    pub(crate) fn wake_at_ns(&self) -> Option<u64> {
         let looks_at_isrs =
             !self.is_asking_for_isrs && self.open.values().any(|replica| replica.leader().is_some());
         let isr_check_at_ns = self.isr_check_at_ns.max(self.isr_pause_until_ns);
-        pauses.chain(looks_at_isrs.then_some(isr_check_at_ns)).chain(self.flush.wake_at_ns()).min()
+        self.flush.wake_at_ns().into_iter().chain(looks_at_isrs.then_some(isr_check_at_ns)).min()
     }
 }
 

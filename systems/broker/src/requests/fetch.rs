@@ -1,8 +1,11 @@
 //! Fetch: consumers get what is committed, followers all that there is.
 //!
 //! A fetch waits until there are enough bytes, something is wrong, its time is over, or its connection has sent the
-//! next request. There are no fetch sessions: a client that wants one is answered as Kafka does when it has no room for
-//! another. Source: KIP-227.
+//! next request. One that is part of a session stands for all that the session names.
+
+mod sessions;
+
+pub(crate) use sessions::{Sessions, next_epoch};
 
 use crate::connection::ReplyTo;
 use crate::defect::DefectKind;
@@ -18,6 +21,7 @@ use riprap_protocol::messages::{
     FetchResponseCurrentLeader, FetchResponseDivergingEpoch, FetchResponsePartition, FetchResponseTopic,
 };
 use riprap_protocol::records::BatchHeader;
+use sessions::Use;
 use std::collections::BTreeSet;
 
 /// Most bytes of one answer, whatever is asked for. Source: Kafka's `fetch.max.bytes` of the broker.
@@ -38,6 +42,7 @@ pub(crate) struct WaitingFetch {
     to: ReplyTo,
     pub(crate) deadline_ns: u64,
     request: FetchRequest,
+    used: Use,
     partitions: BTreeSet<PartitionKey>,
 }
 
@@ -72,22 +77,20 @@ fn fetcher_of(request: &FetchRequest) -> Fetcher {
 }
 
 impl Running {
-    pub(crate) fn on_fetch(&mut self, to: ReplyTo, request: FetchRequest, cx: &mut Cx<'_>) {
-        let error_code = match (request.session_id, request.session_epoch) {
-            (0, -1 | 0) => ErrorCode::NONE,
-            (0, _) => ErrorCode::INVALID_FETCH_SESSION_EPOCH,
-            (_, -1) => ErrorCode::NONE,
-            (_, _) => ErrorCode::FETCH_SESSION_ID_NOT_FOUND,
-        };
-        if !error_code.is_none() {
-            self.reply(to, &FetchResponse { error_code, ..Default::default() }, cx);
-            return;
-        }
+    pub(crate) fn on_fetch(&mut self, to: ReplyTo, mut request: FetchRequest, cx: &mut Cx<'_>) {
         let fetcher = fetcher_of(&request);
         if matches!(fetcher, Fetcher::Consumer(_)) && !self.is_registered() {
             self.drop_connection(to.conn, &"fetch before this broker is registered", cx);
             return;
         }
+        let names_by_id = to.api_version >= IDS_SINCE;
+        let used = match self.fetch_sessions.take_in(&mut request, names_by_id, cx.now_ns) {
+            Ok(used) => used,
+            Err(error_code) => {
+                self.reply(to, &FetchResponse { error_code, ..Default::default() }, cx);
+                return;
+            }
+        };
         if let Fetcher::Follower(id, incarnation) = fetcher {
             self.note_follower(id, incarnation, to.api_version, &request, cx.now_ns);
         }
@@ -103,10 +106,11 @@ impl Running {
         for key in &partitions {
             self.replicas.note_changed(*key);
         }
-        if partitions.is_empty() {
-            self.answer_fetch(to, &request, cx);
+        let waiting = WaitingFetch { to, deadline_ns, request, used, partitions };
+        if waiting.partitions.is_empty() {
+            self.answer_fetch(&waiting, cx);
         } else {
-            self.waiting.fetches.insert(to.conn, WaitingFetch { to, deadline_ns, request, partitions });
+            self.waiting.fetches.insert(to.conn, waiting);
         }
     }
 
@@ -166,7 +170,7 @@ impl Running {
             }
             if is_over || self.has_enough(&waiting.request, waiting.to.api_version, cx) {
                 let waiting = self.waiting.fetches.remove(&conn).expect("it was looked at");
-                self.answer_fetch(waiting.to, &waiting.request, cx);
+                self.answer_fetch(&waiting, cx);
             }
         }
     }
@@ -189,9 +193,18 @@ impl Running {
         has_more && self.read_fetch(request, version, cx).1 >= request.min_bytes as usize
     }
 
-    fn answer_fetch(&mut self, to: ReplyTo, request: &FetchRequest, cx: &mut Cx<'_>) {
-        let (response, _) = self.read_fetch(request, to.api_version, cx);
-        self.reply(to, &response, cx);
+    fn answer_fetch(&mut self, waiting: &WaitingFetch, cx: &mut Cx<'_>) {
+        let WaitingFetch { to, request, used, .. } = waiting;
+        let (mut response, _) = self.read_fetch(request, to.api_version, cx);
+        let follower = match fetcher_of(request) {
+            Fetcher::Follower(id, _) => Some(id),
+            Fetcher::Consumer(_) => None,
+        };
+        let names_by_id = to.api_version >= IDS_SINCE;
+        let mut random = || cx.env.random_u64("fetch-session");
+        let luck = (cx.now_ns, &mut random as &mut dyn FnMut() -> u64);
+        self.fetch_sessions.settle(*used, request, &mut response, follower, names_by_id, luck);
+        self.reply(*to, &response, cx);
     }
 
     /// Whether a partition can be read by this fetcher, where its log parts from the follower's, and up to where it may
@@ -206,8 +219,11 @@ impl Running {
         now_ns: u64,
     ) -> Result<(PartitionKey, Option<crate::log::EpochEnd>, i64), ErrorCode> {
         let image = self.quorum.image();
-        let unknown =
-            if version >= 13 { ErrorCode::UNKNOWN_TOPIC_ID } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
+        let unknown = if version >= IDS_SINCE {
+            ErrorCode::UNKNOWN_TOPIC_ID
+        } else {
+            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+        };
         let topic = topic_of(image, version, name, id).ok_or(unknown)?;
         let key = PartitionKey { topic, index: partition.index };
         let replica = self.leads(key, partition.current_leader_epoch)?;
@@ -429,9 +445,12 @@ impl Running {
     }
 }
 
-/// The topic that a fetch names: by id since version 13.
+/// First version that names topics by id.
+const IDS_SINCE: i16 = 13;
+
+/// The topic that a fetch names.
 fn topic_of(image: &Image, version: i16, name: &str, id: riprap_protocol::Uuid) -> Option<TopicId> {
-    if version >= 13 {
+    if version >= IDS_SINCE {
         Some(TopicId(id)).filter(|id| image.topic(*id).is_some())
     } else {
         image.topic_id(name)

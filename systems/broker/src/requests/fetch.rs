@@ -43,7 +43,7 @@ pub(crate) struct WaitingFetch {
     pub(crate) deadline_ns: u64,
     request: FetchRequest,
     used: Use,
-    partitions: BTreeSet<PartitionKey>,
+    pub(super) partitions: BTreeSet<PartitionKey>,
 }
 
 /// What a consumer is given of transactions.
@@ -161,15 +161,13 @@ impl Running {
     /// Answers the fetches that have what they wait for.
     pub(crate) fn answer_fetches(&mut self, cx: &mut Cx<'_>) {
         let changed = self.replicas.take_changed();
-        let conns: Vec<_> = self.waiting.fetches.keys().copied().collect();
+        let mut conns = self.waiting.fetches.due(&changed, cx.now_ns);
+        conns.append(&mut self.connections.take_overtaken());
         for conn in conns {
-            let waiting = &self.waiting.fetches[&conn];
+            let Some(waiting) = self.waiting.fetches.get(conn) else { continue };
             let is_over = waiting.deadline_ns <= cx.now_ns || self.connections.has_more(conn);
-            if !is_over && waiting.partitions.is_disjoint(&changed) {
-                continue;
-            }
             if is_over || self.has_enough(&waiting.request, waiting.to.api_version, cx) {
-                let waiting = self.waiting.fetches.remove(&conn).expect("it was looked at");
+                let waiting = self.waiting.fetches.remove(conn).expect("it was looked at");
                 self.answer_fetch(&waiting, cx);
             }
         }

@@ -1,7 +1,7 @@
 //! One connection of the shell: a task that moves bytes between a socket and the node's queues.
 //!
 //! How a connection ends:
-//! - the other side closes or breaks it: `Closed` is reported at once, what the node had sent before still goes out;
+//! - the other side closes or breaks it, or says nothing for too long: `Closed` is reported at once, what the node had sent before still goes out;
 //! - the node closes it: what it sent goes out, then the end of the stream, then the task reads on until the other
 //!   side closes too. Closing a socket that holds unread bytes would send a reset, and a reset makes the other side
 //!   forget the answer that it has not read yet;
@@ -37,12 +37,48 @@ pub(super) struct Shared {
     inbox: mpsc::Sender<Incoming>,
     /// Reading goes through one buffer, so that an idle connection costs none and a short read pins no large one.
     scratch: Rc<RefCell<Vec<u8>>>,
+    unsent_in_all_bytes: Rc<Cell<usize>>,
     limits: Limits,
 }
 
 impl Shared {
     pub(super) fn new(inbox: mpsc::Sender<Incoming>, limits: Limits) -> Shared {
-        Shared { inbox, scratch: Rc::new(RefCell::new(vec![0; limits.read_bytes])), limits }
+        let scratch = Rc::new(RefCell::new(vec![0; limits.read_bytes]));
+        Shared { inbox, scratch, unsent_in_all_bytes: Rc::default(), limits }
+    }
+
+    /// What was given to all connections and has not gone out.
+    pub(super) fn unsent_in_all_bytes(&self) -> usize {
+        self.unsent_in_all_bytes.get()
+    }
+}
+
+/// What was given to a connection and has not gone out.
+struct Unsent {
+    bytes: Cell<usize>,
+    in_all_bytes: Rc<Cell<usize>>,
+}
+
+impl Unsent {
+    fn new(shared: &Shared) -> Rc<Unsent> {
+        Rc::new(Unsent { bytes: Cell::new(0), in_all_bytes: shared.unsent_in_all_bytes.clone() })
+    }
+
+    fn add(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes);
+        self.in_all_bytes.set(self.in_all_bytes.get() + bytes);
+    }
+
+    fn take(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() - bytes);
+        self.in_all_bytes.set(self.in_all_bytes.get() - bytes);
+    }
+}
+
+impl Drop for Unsent {
+    /// What a connection that ended had left goes nowhere.
+    fn drop(&mut self) {
+        self.take(self.bytes.get());
     }
 }
 
@@ -50,8 +86,8 @@ impl Shared {
 pub(super) struct Conn {
     /// None once the node has closed it.
     outbox: Option<mpsc::UnboundedSender<Bytes>>,
-    /// What was given to the task and has not gone out. The outbox itself is unbounded: this is its bound.
-    unsent_bytes: Rc<Cell<usize>>,
+    /// The outbox itself is unbounded: this is its bound.
+    unsent: Rc<Unsent>,
     /// Whether it does not stand yet.
     is_connecting: Rc<Cell<bool>>,
     task: tokio::task::AbortHandle,
@@ -59,19 +95,22 @@ pub(super) struct Conn {
 
 impl Conn {
     pub(super) fn accepted(conn: ConnId, stream: TcpStream, shared: &Shared) -> Conn {
-        let shared = shared.clone();
-        Conn::spawn(Rc::default(), |outbox, unsent| transfer(conn, stream, outbox, unsent, shared))
+        let (unsent, shared) = (Unsent::new(shared), shared.clone());
+        let idle = Some(shared.limits.idle);
+        Conn::spawn(Rc::default(), unsent, |outbox, unsent| {
+            transfer(conn, stream, outbox, unsent, idle, shared)
+        })
     }
 
     pub(super) fn connecting(conn: ConnId, to: String, shared: &Shared) -> Conn {
-        let shared = shared.clone();
+        let (unsent, shared) = (Unsent::new(shared), shared.clone());
         let is_connecting = Rc::new(Cell::new(true));
-        Conn::spawn(is_connecting.clone(), |outbox, unsent| async move {
+        Conn::spawn(is_connecting.clone(), unsent, |outbox, unsent| async move {
             match timeout(shared.limits.connect_timeout, TcpStream::connect(to)).await {
                 Ok(Ok(stream)) => {
                     is_connecting.set(false);
                     report(&shared, Incoming::Connected { conn }).await;
-                    transfer(conn, stream, outbox, unsent, shared).await;
+                    transfer(conn, stream, outbox, unsent, None, shared).await;
                 }
                 Ok(Err(_)) | Err(_) => report(&shared, Incoming::Closed { conn }).await,
             }
@@ -80,15 +119,15 @@ impl Conn {
 
     fn spawn<F>(
         is_connecting: Rc<Cell<bool>>,
-        task: impl FnOnce(mpsc::UnboundedReceiver<Bytes>, Rc<Cell<usize>>) -> F,
+        unsent: Rc<Unsent>,
+        task: impl FnOnce(mpsc::UnboundedReceiver<Bytes>, Rc<Unsent>) -> F,
     ) -> Conn
     where
         F: Future<Output = ()> + 'static,
     {
         let (outbox, from_node) = mpsc::unbounded_channel();
-        let unsent_bytes = Rc::new(Cell::new(0));
-        let task = tokio::task::spawn_local(task(from_node, unsent_bytes.clone())).abort_handle();
-        Conn { outbox: Some(outbox), unsent_bytes, is_connecting, task }
+        let task = tokio::task::spawn_local(task(from_node, unsent.clone())).abort_handle();
+        Conn { outbox: Some(outbox), unsent, is_connecting, task }
     }
 
     /// Whether the node still wants to hear of it.
@@ -102,10 +141,10 @@ impl Conn {
             let len = bytes.len();
             // The receiver is gone only when the connection is, and then its `Closed` is on the way.
             if len > 0 && outbox.send(bytes).is_ok() {
-                self.unsent_bytes.set(self.unsent_bytes.get() + len);
+                self.unsent.add(len);
             }
         }
-        self.unsent_bytes.get()
+        self.unsent.bytes.get()
     }
 
     pub(super) fn close(&mut self) {
@@ -114,16 +153,18 @@ impl Conn {
 
     /// Whether closing it means to give up connecting: there is nothing that has to go out first.
     pub(super) fn is_attempt(&self) -> bool {
-        self.is_connecting.get() && self.unsent_bytes.get() == 0
+        self.is_connecting.get() && self.unsent.bytes.get() == 0
     }
 
+    /// Ends it at once; what it had left counts no more, though its task is only dropped later.
     pub(super) fn abort(self) {
         self.task.abort();
+        self.unsent.take(self.unsent.bytes.get());
     }
 
     /// What still waits to go out; nothing if the connection has ended.
     pub(super) fn unsent_bytes(&self) -> usize {
-        if self.task.is_finished() { 0 } else { self.unsent_bytes.get() }
+        if self.task.is_finished() { 0 } else { self.unsent.bytes.get() }
     }
 }
 
@@ -154,17 +195,18 @@ async fn transfer(
     conn: ConnId,
     stream: TcpStream,
     outbox: mpsc::UnboundedReceiver<Bytes>,
-    unsent_bytes: Rc<Cell<usize>>,
+    unsent: Rc<Unsent>,
+    idle: Option<Duration>,
     shared: Shared,
 ) {
     // A request and its answer are written whole: Nagle's algorithm could only delay them. Where the option cannot
     // be set the socket is already broken, and the first read says so.
     stream.set_nodelay(true).ok();
     let (reader, mut writer) = stream.into_split();
-    let reading = read(conn, reader, &shared);
+    let reading = read(conn, reader, idle, &shared);
     tokio::pin!(reading);
     {
-        let writing = write(&mut writer, outbox, &unsent_bytes, shared.limits.linger);
+        let writing = write(&mut writer, outbox, &unsent, shared.limits.linger);
         tokio::pin!(writing);
         let written = tokio::select! {
             () = &mut reading => None,
@@ -189,10 +231,14 @@ async fn transfer(
     report(&shared, Incoming::Closed { conn }).await;
 }
 
-/// Reads until the other side has closed, or the connection is broken.
-async fn read(conn: ConnId, reader: OwnedReadHalf, shared: &Shared) {
+/// Reads until the other side has closed, or said nothing for too long, or the connection is broken.
+async fn read(conn: ConnId, reader: OwnedReadHalf, idle: Option<Duration>, shared: &Shared) {
     loop {
-        if reader.readable().await.is_err() {
+        let readable = match idle {
+            Some(idle) => timeout(idle, reader.readable()).await.unwrap_or(Err(ErrorKind::TimedOut.into())),
+            None => reader.readable().await,
+        };
+        if readable.is_err() {
             return;
         }
         // A place in the inbox first: bytes that nobody has room for stay in the kernel, which slows the sender down.
@@ -212,7 +258,7 @@ async fn read(conn: ConnId, reader: OwnedReadHalf, shared: &Shared) {
 async fn write(
     writer: &mut OwnedWriteHalf,
     mut outbox: mpsc::UnboundedReceiver<Bytes>,
-    unsent_bytes: &Cell<usize>,
+    unsent: &Unsent,
     linger: Duration,
 ) -> io::Result<()> {
     /// Answers that one system call takes along.
@@ -239,7 +285,7 @@ async fn write(
         let slices: Vec<IoSlice<'_>> = queue.iter().map(|bytes: &Bytes| IoSlice::new(bytes)).collect();
         match writer.try_write_vectored(&slices) {
             Ok(n) => {
-                unsent_bytes.set(unsent_bytes.get() - n);
+                unsent.take(n);
                 advance(&mut queue, n);
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}

@@ -68,8 +68,14 @@ struct Limits {
     /// Bytes that the node sent to one connection and that its other side has not taken. Kafka's clients ask for at
     /// most 50 MiB a fetch; who has two such answers waiting is not reading.
     unsent_bytes: usize,
-    /// Open connections. Far above what a test uses, below what would exhaust the machine.
+    /// Bytes that the node sent and that nobody has taken, of all connections: past it the one that has most of them is
+    /// closed. Some four of those that read nothing; a thousand that read slowly share it.
+    unsent_in_all_bytes: usize,
+    /// Open connections: what a node takes, and room to tell those that come after that there are too many.
     connections: usize,
+    /// How long a connection that others opened may say nothing: a client that still wants something asks sooner, and one
+    /// whose machine is gone never ends it. Source: Kafka's `connections.max.idle.ms`.
+    idle: Duration,
     /// How long a connection may take to be established: longer than a lost SYN's first retransmission (1 s).
     connect_timeout: Duration,
     /// How long a closing connection may go without taking any of what is left for it.
@@ -87,7 +93,9 @@ impl Default for Limits {
             read_bytes: 64 << 10,
             batch_events: 256,
             unsent_bytes: 128 << 20,
-            connections: 8192,
+            unsent_in_all_bytes: 512 << 20,
+            connections: 16_896,
+            idle: Duration::from_secs(600),
             connect_timeout: Duration::from_secs(3),
             linger: Duration::from_secs(5),
             exit_flush: Duration::from_secs(1),
@@ -109,6 +117,7 @@ const STOPPED_TWICE: i32 = 1;
 /// Panics: when the node does, after a line in the log.
 pub fn run(node: &mut dyn Node, config: ShellConfig) -> io::Result<i32> {
     let (stop, stops) = mpsc::channel(1);
+    raise_open_files();
     let runtime = runtime()?;
     let listener = bind(&runtime, config.listen)
         .map_err(|e| io::Error::new(e.kind(), format!("failed to listen on {}: {e}", config.listen)))?;
@@ -129,6 +138,19 @@ pub fn run(node: &mut dyn Node, config: ShellConfig) -> io::Result<i32> {
     };
     runtime.spawn(forward_signals);
     serve(&runtime, node, config, listener, stops, Limits::default())
+}
+
+/// Lets the process open as many files as it may: each connection is one, and where the limit is the customary 1024 a
+/// thousand clients would be all. Where it cannot be raised, accepting says so when it is met.
+fn raise_open_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a whole rlimit, which outlives the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 && limit.rlim_cur < limit.rlim_max
+    {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: as above; the call only reads.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -325,13 +347,28 @@ impl Driver<'_> {
 
     fn send(&mut self, conn: ConnId, bytes: Bytes) {
         let Some(open) = self.conns.get_mut(&conn) else { return };
-        if open.send(bytes) <= self.limits.unsent_bytes {
-            return;
+        if open.send(bytes) > self.limits.unsent_bytes {
+            let limit = self.limits.unsent_bytes;
+            let line =
+                format_args!("closing connection {}: more than {limit} bytes wait for it to read", conn.0);
+            self.env.log(LogLevel::Warn, line);
+            self.cut(conn);
         }
-        let limit = self.limits.unsent_bytes;
-        let line = format_args!("closing connection {}: more than {limit} bytes wait for it to read", conn.0);
-        self.env.log(LogLevel::Warn, line);
-        self.cut(conn);
+        while self.shared.unsent_in_all_bytes() > self.limits.unsent_in_all_bytes {
+            let most = self.conns.iter().max_by_key(|(conn, open)| (open.unsent_bytes(), **conn));
+            let Some((conn, bytes)) = most.map(|(conn, open)| (*conn, open.unsent_bytes())) else { return };
+            // What is left belongs to connections that are ending: they have the time of `linger`.
+            if bytes == 0 {
+                return;
+            }
+            let limit = self.limits.unsent_in_all_bytes;
+            let line = format_args!(
+                "closing connection {}: {bytes} bytes wait for it to read, and more than {limit} for all",
+                conn.0
+            );
+            self.env.log(LogLevel::Warn, line);
+            self.cut(conn);
+        }
     }
 
     /// Ends a connection at once.

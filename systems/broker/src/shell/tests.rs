@@ -276,6 +276,49 @@ fn a_connection_that_does_not_read_is_closed_at_the_limit() {
 }
 
 #[test]
+fn of_many_that_do_not_read_the_worst_is_closed() {
+    let limits = Limits { unsent_in_all_bytes: 64 << 20, ..Limits::default() };
+    let (closes, seen) = std_mpsc::channel();
+    let step = move |_now_ns: u64, event: Event, _env: &mut dyn Env, effects: &mut Effects| match event {
+        Event::Received { conn, bytes } => {
+            // Each byte asks for an answer of so many megabytes.
+            for megabytes in &bytes[..] {
+                for _ in 0..*megabytes {
+                    effects.push(Effect::Send { conn, bytes: Bytes::from_static(&[0; 1 << 20]) });
+                }
+            }
+        }
+        Event::Closed { conn } => closes.send(conn).expect("the test waits"),
+        _ => {}
+    };
+    let log = check(limits, step, |address| {
+        let mut slow: Vec<TcpStream> = (0..4).map(|_| connect(address)).collect();
+        for (stream, megabytes) in slow.iter_mut().zip([10, 100, 10, 10]) {
+            stream.write_all(&[megabytes]).expect("writes");
+        }
+        let cut = seen.recv_timeout(PATIENCE).expect("one is closed");
+        assert_eq!(cut, ConnId::accepted_by_driver(1));
+        // The others get all of what is theirs.
+        for stream in [0, 2, 3].map(|at: usize| &slow[at]) {
+            let mut stream = stream;
+            let mut got = vec![1; 10 << 20];
+            stream.read_exact(&mut got).expect("what was sent");
+        }
+        assert_eq!(seen.try_recv(), Err(std_mpsc::TryRecvError::Empty));
+    });
+    assert_eq!(log.matches("more than 67108864 for all").count(), 1, "{log}");
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed() {
+    let limits = Limits { idle: Duration::from_millis(50), ..Limits::default() };
+    check(limits, echo, |address| {
+        let mut silent = connect(address);
+        assert_eq!(silent.read(&mut [0]).expect("the end"), 0);
+    });
+}
+
+#[test]
 fn a_full_inbox_holds_the_sender_back() {
     let limits = Limits { inbox_events: 4, read_bytes: 1000, batch_events: 4, ..Limits::default() };
     let gate = Arc::new(Mutex::new(()));

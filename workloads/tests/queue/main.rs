@@ -135,7 +135,7 @@ fn run_as(config: TestConfig, ops: u64, fault: Fault) -> (History, Verdict) {
 
 #[track_caller]
 fn check_finds(config: impl Fn(u64) -> TestConfig, fault: Fault, expected: &[&str]) {
-    for seed in 0..5 {
+    for seed in 0..3 {
         let (_, verdict) = run_as(config(seed), 2000, fault);
         let found: Vec<&str> = verdict.forbidden().map(|(name, _)| name).collect();
         assert_eq!(verdict.valid, Valid::False, "seed {seed}: {verdict:?}");

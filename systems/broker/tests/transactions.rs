@@ -107,9 +107,19 @@ impl Cluster {
     }
 
     fn produce(&mut self, version: i16, index: i32, batch: Bytes) -> Result<i64, ErrorCode> {
+        self.produce_as(Some(ID.to_owned()), version, index, batch)
+    }
+
+    fn produce_as(
+        &mut self,
+        transactional_id: Option<String>,
+        version: i16,
+        index: i32,
+        batch: Bytes,
+    ) -> Result<i64, ErrorCode> {
         let partition = ProduceRequestPartition { index, records: Some(batch) };
         let body = ProduceRequest {
-            transactional_id: Some(ID.to_owned()),
+            transactional_id,
             acks: -1,
             timeout_ms: 1000,
             topics: vec![ProduceRequestTopic { name: "t".to_owned(), partitions: vec![partition] }],
@@ -312,6 +322,8 @@ fn what_nobody_would_end_is_not_begun() {
         BatchBuilder::new().transactional().producer(77, 0, 0).record(0, None, Some(b"stray")).build();
     for version in [8, 11, 12] {
         assert!(cluster.produce(version, 0, batch.clone()).is_err(), "version {version}");
+        let refused = Err(ErrorCode::INVALID_REQUEST);
+        assert_eq!(cluster.produce_as(None, version, 0, batch.clone()), refused, "version {version}");
     }
 }
 

@@ -87,6 +87,7 @@ impl Running {
             -1 => Some(Acks::All),
             _ => None,
         };
+        let verdicts = request.transactional_id.is_some().then_some(&verdicts);
         let mut response = ProduceResponse::default();
         let mut appends = Vec::new();
         for (at_topic, topic) in request.topics.iter().enumerate() {
@@ -102,7 +103,7 @@ impl Running {
                     Some(acks) => {
                         let name = TopicPartition { topic: topic.name.clone(), index: partition.index };
                         let records = partition.records.clone().unwrap_or_default();
-                        match self.produce_to(to, &name, records, acks, &verdicts, cx) {
+                        match self.produce_to(to, &name, records, acks, verdicts, cx) {
                             Ok((append, base_offset)) => {
                                 answer.base_offset = base_offset;
                                 answer.log_start_offset = self
@@ -153,14 +154,14 @@ impl Running {
 
     /// Appends one partition's records. Returns what to wait for and the first record's offset.
     ///
-    /// Errors: nothing was appended.
+    /// `verdicts` is what coordinators said; none if the request has no transactional id. Errors: nothing was appended.
     fn produce_to(
         &mut self,
         to: ReplyTo,
         name: &TopicPartition,
         records: Bytes,
         acks: Acks,
-        verdicts: &Verdicts,
+        verdicts: Option<&Verdicts>,
         cx: &mut Cx<'_>,
     ) -> Result<(Append, i64), (ErrorCode, Option<String>)> {
         let TopicPartition { topic, index } = name;
@@ -171,6 +172,10 @@ impl Running {
         let key = self.key_of(topic, *index).map_err(|code| (code, None))?;
         let header = check_batch(records.clone())?;
         if let Some(asked) = self.begins_transaction(key, &header) {
+            let Some(verdicts) = verdicts else {
+                let message = "a batch of a transaction without a transactional id".to_owned();
+                return Err((ErrorCode::INVALID_REQUEST, Some(message)));
+            };
             let code = verdicts.of(name, asked).unwrap_or(ErrorCode::NOT_COORDINATOR);
             let code = for_version(refusal_of(code), to);
             if !code.is_none() {

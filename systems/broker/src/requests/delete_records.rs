@@ -7,7 +7,7 @@
 //! Source: KIP-107; ReplicaManager#deleteRecords, Partition#lowWatermarkIfLeader, DelayedDeleteRecords.
 
 use crate::connection::ReplyTo;
-use crate::coordinators::OFFSETS_TOPIC;
+use crate::coordinators::is_internal;
 use crate::ids::{LeaderEpoch, PartitionKey};
 use crate::node::{Cx, Running};
 use riprap_env::LogLevel;
@@ -78,7 +78,7 @@ impl Running {
         cx: &mut Cx<'_>,
     ) -> Result<Deletion, ErrorCode> {
         // What a coordinator is to find again, only compaction may take.
-        if topic == OFFSETS_TOPIC {
+        if is_internal(topic) {
             return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
         }
         let key = self.key_of(topic, index)?;

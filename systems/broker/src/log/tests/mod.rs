@@ -2,6 +2,7 @@
 
 mod model;
 mod power;
+mod producers;
 mod start;
 mod transactions;
 

@@ -377,6 +377,41 @@ fn ask_for(bench: &mut Bench, conn: ConnId, key: ApiKey, version: i16) {
                 .map(|topics| ListPartitionReassignmentsRequest { timeout_ms: 1000, topics });
             check(bench, conn, version, bodies);
         }
+        ApiKey::DescribeTopicPartitions => {
+            let topic = |name| DescribeTopicPartitionsRequestTopic { name: text(name) };
+            let cursor = DescribeTopicPartitionsRequestCursor { topic_name: text("t"), partition_index: 0 };
+            let bodies = [
+                (vec![], None, 2000),
+                (vec![topic("t"), topic("no-such")], None, 1),
+                (vec![], Some(cursor), 1),
+            ];
+            let bodies = bodies.map(|(topics, cursor, response_partition_limit)| {
+                DescribeTopicPartitionsRequest { topics, cursor, response_partition_limit }
+            });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::DescribeLogDirs => {
+            let named = DescribeLogDirsRequestTopic { name: text("t"), partitions: vec![0, 99] };
+            let bodies = [None, Some(vec![named])].map(|topics| DescribeLogDirsRequest { topics });
+            check(bench, conn, version, bodies);
+        }
+        ApiKey::DescribeProducers => {
+            let topics = ["t", "no-such"]
+                .map(|name| DescribeProducersRequestTopic { name: text(name), partitions: vec![0, 99] });
+            check(bench, conn, version, [DescribeProducersRequest { topics: topics.into() }]);
+        }
+        ApiKey::DescribeTransactions => {
+            let transactional_ids = ["", "no-such"].map(text).into();
+            check(bench, conn, version, [DescribeTransactionsRequest { transactional_ids }]);
+        }
+        ApiKey::ListTransactions => {
+            let filtered = ListTransactionsRequest {
+                state_filters: vec![text("Ongoing"), text("no-such")],
+                producer_id_filters: vec![1],
+                ..Default::default()
+            };
+            check(bench, conn, version, [ListTransactionsRequest::default(), filtered]);
+        }
         ApiKey::UnregisterBroker => check(bench, conn, version, [UnregisterBrokerRequest { broker_id: 9 }]),
         ApiKey::OffsetDelete => {
             let bodies = ["committed", "no-such"].map(|group_id| OffsetDeleteRequest {

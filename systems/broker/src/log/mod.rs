@@ -36,7 +36,7 @@ mod truncate;
 
 pub use epochs::EpochEnd;
 pub use error::{AppendError, Corruption, LogError, ReadError};
-pub use producers::{MarkerCheck, ProducerCheck};
+pub use producers::{MarkerCheck, ProducerCheck, ProducerSummary};
 pub use settings::{Cleanup, LogConfig};
 pub use transactions::AbortedTransaction;
 
@@ -244,6 +244,16 @@ impl PartitionLog {
     /// Keeps the log otherwise from now on.
     pub fn set_config(&mut self, config: LogConfig) {
         self.config = config;
+    }
+
+    /// How much its batches take on the disk.
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.size_bytes).sum()
+    }
+
+    /// The producers that are remembered, by id.
+    pub fn producers(&self) -> impl Iterator<Item = ProducerSummary> + '_ {
+        self.producers.summaries()
     }
 
     /// The first offset of the log. It may lie within a batch.

@@ -75,6 +75,23 @@ pub enum MarkerCheck {
     },
 }
 
+/// A producer as it is shown. Source: KIP-664.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProducerSummary {
+    /// Its id.
+    pub id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+    /// The last sequence number of its last batch in this epoch.
+    pub last_sequence: Option<i32>,
+    /// The greatest timestamp of that batch. Units: milliseconds since 1970.
+    pub last_timestamp_ms: Option<i64>,
+    /// The epoch of the coordinator that ended a transaction of its last.
+    pub coordinator_epoch: Option<i32>,
+    /// Where its open transaction began.
+    pub open_since: Option<i64>,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SeenBatch {
     first_sequence: i32,
@@ -194,6 +211,18 @@ impl Producers {
     /// The offset of the last batch or marker of a producer.
     pub(super) fn last_offset_of(&self, producer_id: i64) -> Option<i64> {
         self.by_id.get(&producer_id).map(|producer| producer.last_offset)
+    }
+
+    /// All that are remembered.
+    pub(super) fn summaries(&self) -> impl Iterator<Item = ProducerSummary> + '_ {
+        self.by_id.iter().map(|(id, producer)| ProducerSummary {
+            id: *id,
+            epoch: producer.epoch,
+            last_sequence: producer.batches.back().map(|batch| batch.last_sequence),
+            last_timestamp_ms: producer.batches.back().map(|batch| batch.max_timestamp),
+            coordinator_epoch: producer.coordinator_epoch,
+            open_since: producer.open_since,
+        })
     }
 
     /// Where the first of all open transactions began.

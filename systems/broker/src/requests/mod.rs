@@ -2,6 +2,8 @@
 
 pub(crate) mod configs;
 mod delete_records;
+mod describe;
+mod describe_transactions;
 pub(crate) mod fetch;
 mod forward;
 pub(crate) mod groups;
@@ -54,6 +56,7 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::TxnOffsetCommit, 0..=5),
     (ApiKey::DescribeConfigs, 1..=4),
     (ApiKey::AlterConfigs, 0..=2),
+    (ApiKey::DescribeLogDirs, 1..=4),
     (ApiKey::CreatePartitions, 0..=3),
     (ApiKey::DeleteGroups, 0..=2),
     (ApiKey::ElectLeaders, 0..=2),
@@ -62,9 +65,13 @@ pub(crate) static SERVED: &[(ApiKey, RangeInclusive<i16>)] = &[
     (ApiKey::ListPartitionReassignments, 0..=0),
     (ApiKey::OffsetDelete, 0..=0),
     (ApiKey::DescribeCluster, 0..=2),
+    (ApiKey::DescribeProducers, 0..=0),
     (ApiKey::UnregisterBroker, 0..=0),
+    (ApiKey::DescribeTransactions, 0..=0),
+    (ApiKey::ListTransactions, 0..=1),
     (ApiKey::ConsumerGroupHeartbeat, 0..=1),
     (ApiKey::ConsumerGroupDescribe, 0..=1),
+    (ApiKey::DescribeTopicPartitions, 0..=0),
 ];
 
 /// What the cluster agrees on, each at its highest level. Clients that know of it raise a producer's epoch with each
@@ -135,6 +142,11 @@ impl Running {
             ApiKey::ApiVersions => self.reply(to, &api_versions(ErrorCode::NONE), cx),
             ApiKey::Metadata => self.on_metadata(to, &request.body()?, cx),
             ApiKey::DescribeCluster => self.on_describe_cluster(to, &request.body()?, cx),
+            ApiKey::DescribeTopicPartitions => self.on_describe_topic_partitions(to, &request.body()?, cx),
+            ApiKey::DescribeLogDirs => self.on_describe_log_dirs(to, &request.body()?, cx),
+            ApiKey::DescribeProducers => self.on_describe_producers(to, &request.body()?, cx),
+            ApiKey::DescribeTransactions => self.on_describe_transactions(to, &request.body()?, cx),
+            ApiKey::ListTransactions => self.on_list_transactions(to, &request.body()?, cx),
             ApiKey::DescribeConfigs => self.on_describe_configs(to, &request.body()?, cx),
             ApiKey::AlterConfigs
             | ApiKey::AlterPartitionReassignments

@@ -122,6 +122,16 @@ impl Transactions {
         self.led.get_mut(&key).map(|led| &mut led.coordinator)
     }
 
+    /// As [`get_mut`](Transactions::get_mut), only to look.
+    pub(crate) fn get(&self, key: PartitionKey) -> Option<&Coordinator> {
+        self.led.get(&key).map(|led| &led.coordinator)
+    }
+
+    /// All coordinators on this broker.
+    pub(crate) fn coordinators(&self) -> impl Iterator<Item = &Coordinator> {
+        self.led.values().map(|led| &led.coordinator)
+    }
+
     /// Remembers a request that a coordinator will answer.
     pub(crate) fn remember(&mut self, request: PendingTxnRequest) -> crate::txn::ReplyTo {
         self.requests += 1;

@@ -31,11 +31,13 @@
 //! Source: KIP-98, KIP-360, KIP-588, KIP-890; Kafka's TransactionCoordinator for which error is given when.
 
 mod config;
+mod describe;
 mod record;
 mod transaction;
 
 pub use crate::group::{AppendToken, Record, RecordError, ReplyTo};
 pub use config::TxnConfig;
+pub use describe::{Described, STATES};
 pub use transaction::{Epochs, Producer, TopicPartition};
 
 use crate::group::unavailable;

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use riprap_core::client::{Isolation, SubscribeVia};
+use riprap_env::LogLevel;
 use riprap_live::sandbox::MAX_NODES;
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -227,31 +228,51 @@ pub(crate) enum Listed {
     Defects,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  riprap broker --dir /tmp/b1 --listen 127.0.0.1:9092
+  riprap broker --dir /tmp/b1 --listen 127.0.0.1:9092 --metrics 127.0.0.1:9100
   riprap broker --id 1 --dir /tmp/b1 --listen 127.0.0.1:9092 \\
-      --peers 1@127.0.0.1:9092,2@127.0.0.1:9093,3@127.0.0.1:9094")]
+      --peers 1@127.0.0.1:9092,2@127.0.0.1:9093,3@127.0.0.1:9094
+  riprap broker --config b1.toml --log-level debug
+
+A file for --config, in TOML; flags win over it:
+  dir = \"/tmp/b1\"
+  listen = \"127.0.0.1:9092\"
+  peers = [\"1@127.0.0.1:9092\", \"2@127.0.0.1:9093\", \"3@127.0.0.1:9094\"]
+  [set]
+  \"min.insync.replicas\" = 2
+  log.retention.ms = 3600000
+
+GET /metrics and GET /healthz are answered where --metrics says.")]
 pub(crate) struct BrokerArgs {
-    /// This broker's id
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, i32::MAX))]
-    pub(crate) id: i32,
-    /// Where it listens, for clients and for other brokers
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9092", value_parser = parse_listen)]
-    pub(crate) listen: std::net::SocketAddr,
+    /// A file of settings, in TOML: this command's flags by their long names, and `[set]`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// This broker's id [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(0, i32::MAX))]
+    pub(crate) id: Option<i32>,
+    /// Where it listens, for clients and for other brokers [default: 127.0.0.1:9092]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen)]
+    pub(crate) listen: Option<std::net::SocketAddr>,
     /// All brokers of the cluster, this one included; alone if not given
     #[arg(long, value_name = "ID@HOST:PORT,...", value_delimiter = ',')]
     pub(crate) peers: Vec<String>,
     /// Where its data is kept
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: PathBuf,
-    /// What its randomness (election timeouts, ids) grows from
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole(0, u64::MAX))]
-    pub(crate) seed: u64,
+    #[arg(long, value_name = "DIR", required_unless_present = "config")]
+    pub(crate) dir: Option<PathBuf>,
+    /// What its randomness (election timeouts, ids) grows from [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(0, u64::MAX))]
+    pub(crate) seed: Option<u64>,
     /// A planted defect (see `riprap list defects`)
     #[arg(long, value_name = "NAME")]
     pub(crate) defect: Option<String>,
-    /// Change a property
+    /// Serve metrics, in Prometheus' format, and health over HTTP
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen)]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
+    /// The least weighty lines that are logged: error, warn, info or debug; also by RIPRAP_LOG [default: info]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_log_level)]
+    pub(crate) log_level: Option<LogLevel>,
+    /// Change a property, by Kafka's name for it: num.partitions, log.retention.ms, fsync, ...
     #[arg(long = "set", value_name = "PROPERTY=VALUE", value_parser = parse_setting)]
     pub(crate) settings: Vec<(String, String)>,
 }
@@ -294,7 +315,18 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("a number from {least} to {most} is right"))
 }
 
-fn parse_listen(text: &str) -> Result<std::net::SocketAddr, String> {
+/// `error`, `warn`, `info` or `debug`.
+pub(crate) fn parse_log_level(text: &str) -> Result<LogLevel, String> {
+    match text {
+        "error" => Ok(LogLevel::Error),
+        "warn" => Ok(LogLevel::Warn),
+        "info" => Ok(LogLevel::Info),
+        "debug" => Ok(LogLevel::Debug),
+        _ => Err("one of error, warn, info, debug is right".to_owned()),
+    }
+}
+
+pub(crate) fn parse_listen(text: &str) -> Result<std::net::SocketAddr, String> {
     text.parse().map_err(|_| "HOST:PORT with an IP address is right".to_owned())
 }
 

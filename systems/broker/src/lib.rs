@@ -12,7 +12,7 @@
 //! transactions  drives those, asks them, carries markers
 //! log           a partition's log on disk                             durability when logs are synced
 //! settings      of topics and brokers, by name
-//! defect        planted bugs, by name
+//! observe       metrics and health                                    defect    planted bugs, by name
 //! ```
 //!
 //! What is promised: with acks=all a record is durable on every replica in sync, at least `min.insync.replicas`, before
@@ -34,6 +34,7 @@ pub mod log;
 mod membership;
 mod metadata;
 mod node;
+mod observe;
 mod peers;
 mod producer_ids;
 mod quorum;
@@ -50,3 +51,4 @@ pub use config::{Address, BrokerConfig, RetentionConfig};
 pub use durability::Fsync;
 pub use ids::BrokerId;
 pub use node::Broker;
+pub use observe::{Exposition, MetricKind, Observed};

@@ -97,6 +97,7 @@ impl Running {
                 host: address.host.clone(),
                 port: address.port.into(),
                 may_lack_records: self.may_lack_records,
+                disk_is_new: self.disk_is_new,
             };
             self.ask_controller(ControlRequest::Register(request), Call::Register, cx);
         }

@@ -18,6 +18,7 @@ use crate::durability::begin_life;
 use crate::fetcher::{AskedFetch, Fetches};
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
 use crate::membership::Membership;
+use crate::observe::Counters;
 use crate::peers::{LinkEvent, LinkId, Peers, Purpose};
 use crate::producer_ids::ProducerIds;
 use crate::quorum::Quorum;
@@ -75,11 +76,11 @@ pub(crate) enum Call {
 #[derive(Debug)]
 pub struct Broker {
     config: BrokerConfig,
-    life: Life,
+    pub(crate) life: Life,
 }
 
 #[derive(Debug)]
-enum Life {
+pub(crate) enum Life {
     Unborn,
     Running(Box<Running>),
     Over,
@@ -128,6 +129,8 @@ pub(crate) struct Running {
     pub(crate) incarnation: Incarnation,
     /// The life before may have taken records with it that counted.
     pub(crate) may_lack_records: bool,
+    /// The disk was empty when this life began: an earlier life's, if there was one, is lost.
+    pub(crate) disk_is_new: bool,
     pub(crate) connections: Connections,
     pub(crate) peers: Peers<Call>,
     pub(crate) quorum: Quorum,
@@ -140,6 +143,7 @@ pub(crate) struct Running {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) coordinators: Coordinators,
     pub(crate) transactions: Transactions,
+    pub(crate) counters: Counters,
     /// Something was proposed or received since the quorum's last settle.
     pub(crate) quorum_is_due: bool,
     is_over: bool,
@@ -149,12 +153,14 @@ impl Running {
     pub(crate) fn start(config: BrokerConfig, now_ns: u64, env: &mut dyn Env) -> Result<Running, Fatal> {
         // Positive, for -1 is "no epoch" on the wire.
         let incarnation = Incarnation((env.random_u64("incarnation") >> 1) as i64);
+        let disk_is_new = Quorum::is_unborn(env.disk())?;
         let quorum = Quorum::open(&config, env, now_ns)?;
         let may_lack_records = begin_life(env.disk(), config.fsync)?;
         env.log(LogLevel::Info, format_args!("starts as broker {}, incarnation {incarnation}", config.id));
         Ok(Running {
             incarnation,
             may_lack_records,
+            disk_is_new,
             connections: Connections::default(),
             peers: Peers::new(config.id, &config.brokers),
             quorum,
@@ -167,6 +173,7 @@ impl Running {
             producer_ids: ProducerIds::default(),
             coordinators: Coordinators::new(),
             transactions: Transactions::new(),
+            counters: Counters::default(),
             quorum_is_due: true,
             is_over: false,
             config,
@@ -184,6 +191,7 @@ impl Running {
             }
             Event::Connected { conn } => self.peers.connected(conn),
             Event::Received { conn, bytes } => {
+                self.counters.received(bytes.len());
                 if self.peers.received(cx.now_ns, conn, &bytes, cx.effects) {
                     return;
                 }
@@ -213,6 +221,7 @@ impl Running {
         let is_there = self.connections.remove(conn);
         self.forget(conn);
         if is_there {
+            self.counters.refused();
             cx.env.log(LogLevel::Debug, format_args!("closes the connection from {peer}: {why}"));
             cx.effects.push(Effect::Close { conn });
         }
@@ -297,7 +306,10 @@ impl Running {
             return;
         }
         match encode_response(to.correlation_id, to.api_key, to.api_version, body) {
-            Ok(bytes) => cx.effects.push(Effect::Send { conn: to.conn, bytes }),
+            Ok(bytes) => {
+                self.counters.sent(bytes.len());
+                cx.effects.push(Effect::Send { conn: to.conn, bytes });
+            }
             Err(e) => {
                 let what = format_args!("answer to {} version {}: {e}", to.api_key, to.api_version);
                 cx.env.log(LogLevel::Error, format_args!("failed to encode the {what}"));

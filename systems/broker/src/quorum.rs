@@ -5,7 +5,7 @@ use crate::ids::BrokerId;
 use crate::metadata::{Image, Record, decode, encode};
 use bytes::Bytes;
 use riprap_coord::{Config, Index, Message, NodeId, OpenError, ProposeError, Raft, Term};
-use riprap_env::{DiskError, Env, LogLevel};
+use riprap_env::{Disk, DiskError, Env, LogLevel};
 
 /// Where the quorum's log lies on the disk.
 const DIR: &str = "quorum";
@@ -32,6 +32,11 @@ pub(crate) struct Settled {
 }
 
 impl Quorum {
+    /// Whether no quorum's log was ever on this disk.
+    pub(crate) fn is_unborn(disk: &mut dyn Disk) -> Result<bool, DiskError> {
+        Ok(disk.list(DIR)?.is_empty())
+    }
+
     pub(crate) fn open(config: &BrokerConfig, env: &mut dyn Env, now_ns: u64) -> Result<Quorum, OpenError> {
         let voters = config.brokers.keys().map(|id| NodeId(id.0)).collect();
         let mut raft = Config::new(NodeId(config.id.0), voters);

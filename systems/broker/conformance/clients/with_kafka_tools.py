@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, sys.path[0] + "/..")
 from cases import Cases, equal
@@ -14,10 +15,12 @@ cases = Cases()
 PATIENCE_S = 60
 JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
 TOOLS = "org.apache.kafka.tools"
+# The one tool that is still among the broker's own classes.
+CONFIGS = "kafka.admin.ConfigCommand"
 
 
 def tool(name, *arguments, stdin="", server="--bootstrap-server"):
-    command = [*JAVA, f"{TOOLS}.{name}", server, cases.bootstrap, *arguments]
+    command = [*JAVA, name if name.startswith("kafka.") else f"{TOOLS}.{name}", server, cases.bootstrap, *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE_S, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{name} {' '.join(arguments)}: {done.stdout[-300:]} {done.stderr[-300:]}")
@@ -147,6 +150,70 @@ def verifiable_producer_and_consumer():
     events = [json.loads(line) for line in consumed.splitlines()]
     equal(sum(e["count"] for e in events if e["name"] == "records_consumed"), 1000, "consumed")
     assert all(e["success"] for e in events if e["name"] == "offsets_committed"), "a commit failed"
+
+
+@cases.case
+def configs():
+    topic = create("configs")
+    entity = ["--entity-type", "topics", "--entity-name", topic]
+    tool(CONFIGS, *entity, "--alter", "--add-config", "retention.ms=1000,min.insync.replicas=1")
+    described = tool(CONFIGS, *entity, "--describe")
+    assert re.search(r"retention\.ms=1000\b.*DYNAMIC_TOPIC_CONFIG", described), described
+    tool(CONFIGS, *entity, "--alter", "--delete-config", "retention.ms")
+    described = tool(CONFIGS, *entity, "--describe")
+    assert "retention.ms" not in described and "min.insync.replicas=1" in described, described
+    everything = tool(CONFIGS, *entity, "--describe", "--all")
+    assert re.search(r"retention\.ms=604800000\b.*DEFAULT_CONFIG", everything), everything
+    try:
+        tool(CONFIGS, *entity, "--alter", "--add-config", "min.insync.replicas=none")
+    except RuntimeError:
+        pass
+    else:
+        raise AssertionError("a setting that is no number is taken")
+    of_broker = tool(CONFIGS, "--entity-type", "brokers", "--entity-name", "1", "--describe", "--all")
+    assert "num.partitions=1" in of_broker, of_broker
+
+
+@cases.case
+def replicas_and_leaders():
+    topic = create("moves")
+    tool("ConsoleProducer", "--topic", topic, stdin="a\nb\nc\n")
+    brokers = list(range(1, cases.replicas + 1))
+    target = brokers[1:] + brokers[:1]
+    plan = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": target}]}
+    moves = "reassign.ReassignPartitionsCommand"
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(plan, file)
+        file.flush()
+        tool(moves, "--reassignment-json-file", file.name, "--execute")
+        for _ in range(10):
+            verified = tool(moves, "--reassignment-json-file", file.name, "--verify")
+            if "is completed" in verified:
+                break
+        assert "is completed" in verified, verified
+    assert "No partition reassignments found" in tool(moves, "--list")
+    described = tool("TopicCommand", "--describe", "--topic", topic)
+    assert f"Replicas: {','.join(map(str, target))}\t" in described, described
+    tool("LeaderElectionCommand", "--election-type", "preferred", "--topic", topic, "--partition", "0")
+    described = tool("TopicCommand", "--describe", "--topic", topic)
+    assert f"Leader: {target[0]}\t" in described, described
+    got = tool(
+        "consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--max-messages", "3", "--timeout-ms", "20000"
+    )
+    equal(got.split(), ["a", "b", "c"])
+
+
+@cases.case
+def logs_and_producers():
+    topic = create("logs")
+    tool("ConsoleProducer", "--topic", topic, stdin="a\nb\n")
+    folders = tool("LogDirsCommand", "--describe", "--topic-list", topic)
+    told = json.loads(folders[folders.index("{") :])
+    logs = [log for broker in told["brokers"] for folder in broker["logDirs"] for log in folder["partitions"]]
+    equal([log["partition"] for log in logs], [f"{topic}-0"] * cases.replicas, "logs")
+    assert all(log["size"] > 0 for log in logs), logs
+    producers = tool("TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0")
+    equal(len(producers.strip().splitlines()), 2, "a head and one producer")
 
 
 @cases.case

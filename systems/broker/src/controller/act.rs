@@ -65,7 +65,13 @@ impl Running {
         let controller = self.controller.as_mut().ok_or(ErrorCode::NOT_CONTROLLER)?;
         let is_known = controller.image.broker(id).is_some_and(|broker| broker.incarnation == incarnation);
         if !is_known {
-            let last_life = if request.may_lack_records { Leaving::Lacking } else { Leaving::Unknown };
+            // Who was never heard of lost nothing, and a partition that was made while nobody lived may wait for it.
+            let is_empty = request.disk_is_new && controller.image.broker(id).is_some();
+            let last_life = match request.may_lack_records {
+                _ if is_empty => Leaving::Gone,
+                true => Leaving::Lacking,
+                false => Leaving::Unknown,
+            };
             let (image, host) = (&controller.image, &request.host);
             let records = decide::register(image, id, incarnation, last_life, host, port);
             let line = format_args!("controller: broker {id} registers as {incarnation}");

@@ -2,7 +2,7 @@
 //!
 //! Who may lead, in this order: a live member of the ISR; a live member of the ELR; where the topic allows unclean
 //! elections, any live replica. If there is none the partition has no leader, and the ISR keeps its last member, which
-//! leads again when it is back.
+//! leads again when it is back, unless it lost its disk.
 //!
 //! Source: KIP-497 (AlterPartition), KIP-966 (last replica, ELR), KIP-455 (reassignments, which `reassign` begins).
 
@@ -35,9 +35,10 @@ pub(crate) fn fence(image: &Image, id: BrokerId) -> Vec<Record> {
     records
 }
 
-/// A broker is gone for good. Should it come back, it registers as if it were new.
+/// A broker is gone for good. Should it come back, it registers as if it were new, and what it had counts as lost: its
+/// disk may have been given to another.
 pub(crate) fn unregister(image: &Image, id: BrokerId) -> Vec<Record> {
-    let mut records = fence(image, id);
+    let mut records = changes(image, |partition| without(image, partition, id, Leaving::Gone));
     records.push(Record::UnregisterBroker { id });
     records
 }
@@ -142,6 +143,8 @@ pub(crate) enum Leaving {
     Unknown,
     /// Its process ended, and records that counted may be lost with it; see [`durability`](crate::durability).
     Lacking,
+    /// What it had is gone, or counts as gone.
+    Gone,
 }
 
 fn changes(image: &Image, change: impl Fn(Partition<'_>) -> Option<PartitionState>) -> Vec<Record> {
@@ -175,8 +178,10 @@ fn without(
     if leaving != Leaving::Known {
         next.elr.retain(|other| *other != id);
     }
-    // Who left the ISR before has all that is committed, and this one, the last in it, may not.
-    if leaving == Leaving::Lacking && next.isr == [id] && !next.elr.is_empty() {
+    // Who left the ISR before has all that is committed, and this one, the last in it, may not. If it is known to have
+    // nothing, nobody leads before an administrator asks for an unclean election.
+    let is_last = next.isr == [id];
+    if is_last && (leaving == Leaving::Gone || leaving == Leaving::Lacking && !next.elr.is_empty()) {
         next.isr = std::mem::take(&mut next.elr);
     }
     if next == *state {

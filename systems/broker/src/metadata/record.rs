@@ -81,7 +81,7 @@ pub(crate) enum Record {
 pub(crate) struct PartitionState {
     /// Who has a copy, in order of preference as leader.
     pub(crate) replicas: Vec<BrokerId>,
-    /// Who has all committed records. Never empty: the last one stays in it when it dies.
+    /// Who has all committed records. The last one stays in it when it dies; empty if that one lost its disk.
     pub(crate) isr: Vec<BrokerId>,
     /// Who left the ISR when that fell below `min.insync.replicas`: no record was committed without them since, so each
     /// of them may lead when nobody of the ISR can. Source: KIP-966, "Eligible leader replicas".

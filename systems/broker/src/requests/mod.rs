@@ -114,6 +114,7 @@ impl Running {
                     return;
                 }
             };
+        self.counters.requested(api_key);
         let to = ReplyTo { conn, correlation_id, api_key, api_version };
         let is_served =
             SERVED.iter().any(|(key, versions)| *key == api_key && versions.contains(&api_version));

@@ -95,6 +95,20 @@ pub static BROKER_SETTINGS: &[BrokerSetting] = &[
         set: |c, text| put(&mut c.default_replication_factor, whole(text, 1, MOST_REPLICAS)),
     },
     BrokerSetting {
+        name: "flush.interval.ms",
+        kind: Kind::Long,
+        documentation: "How often logs are synced, with fsync=interval.",
+        get: |c| c.flush_interval_ms.to_string(),
+        set: |c, text| put(&mut c.flush_interval_ms, whole(text, 1, MOST_TIMEOUT_MS)),
+    },
+    BrokerSetting {
+        name: "fsync",
+        kind: Kind::String,
+        documentation: "When logs are synced: always, before a record counts; at an interval; or never.",
+        get: |c| c.fsync.to_string(),
+        set: |c, text| put(&mut c.fsync, text.parse()),
+    },
+    BrokerSetting {
         name: "log.cleaner.delete.retention.ms",
         kind: Kind::Long,
         documentation: "How long a compacted log keeps a record without a value, where its topic does not say.",

@@ -1,6 +1,7 @@
 //! What the shell lends to a node: a folder, the machine's clock, seeded randomness, a log.
 
 use super::ShellConfig;
+use super::timed_disk::{SyncTimes, TimedDisk};
 use riprap_env::random::Draws;
 use riprap_env::{Disk, Env, LogLevel, RealDisk};
 use std::fmt;
@@ -20,7 +21,7 @@ pub enum LogTarget {
 
 /// The world as a live node sees it.
 pub(super) struct LiveEnv {
-    disk: RealDisk,
+    disk: TimedDisk,
     draws: Draws,
     log: Log,
 }
@@ -35,9 +36,14 @@ impl LiveEnv {
             }
         };
         let log = Log { file, level: config.log_level };
-        let disk = RealDisk::new(&config.dir).map_err(io::Error::other)?;
+        let disk = TimedDisk::new(RealDisk::new(&config.dir).map_err(io::Error::other)?);
         let entity = format!("{} in life {:016x}", config.entity, life()?);
         Ok(LiveEnv { disk, draws: Draws::new(config.seed, entity), log })
+    }
+
+    /// How long the disk's syncs took.
+    pub(super) fn syncs(&self) -> &SyncTimes {
+        &self.disk.syncs
     }
 
     /// A second handle on the log, for whoever survives the node.
@@ -156,6 +162,7 @@ mod tests {
             dir: dir.path().join("data"),
             seed: 1,
             entity: "n1".to_owned(),
+            metrics: None,
             log: LogTarget::Stderr,
             log_level: LogLevel::Info,
         };

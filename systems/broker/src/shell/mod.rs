@@ -1,4 +1,4 @@
-//! The thin live driver of a [`Node`]: real sockets, files, timers and signals around a state machine without I/O.
+//! The thin live driver of a [`Node`](riprap_env::Node): real sockets, files, timers and signals around a state machine without I/O.
 //!
 //! One thread does everything, on tokio's current-thread runtime. The node is single-threaded anyway, and so the
 //! choice was between one loop and an I/O thread next to it: the loop needs no lock and no wake-up of another thread
@@ -20,13 +20,16 @@
 
 mod conn;
 mod env;
+mod timed_disk;
+mod watch;
 
 pub use env::LogTarget;
 
+use crate::observe::Observed;
 use bytes::Bytes;
 use conn::{Conn, Incoming, Shared};
 use env::LiveEnv;
-use riprap_env::{ConnId, Effect, Effects, Env, Event, LogLevel, Node};
+use riprap_env::{ConnId, Effect, Effects, Env, Event, LogLevel};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -49,6 +52,8 @@ pub struct ShellConfig {
     pub seed: u64,
     /// The node's name: two nodes of one seed draw different numbers.
     pub entity: String,
+    /// Where metrics and health are asked for; none: nowhere.
+    pub metrics: Option<SocketAddr>,
     /// Where log lines go.
     pub log: LogTarget,
     /// Lines that matter less than this are left out.
@@ -115,7 +120,7 @@ const STOPPED_TWICE: i32 = 1;
 /// SIGTERM and SIGINT become [`Event::Stop`]; the second of them ends the process without waiting for the node.
 /// Errors: the address cannot be bound, the folder or the log file cannot be opened.
 /// Panics: when the node does, after a line in the log.
-pub fn run(node: &mut dyn Node, config: ShellConfig) -> io::Result<i32> {
+pub fn run(node: &mut dyn Observed, config: ShellConfig) -> io::Result<i32> {
     let (stop, stops) = mpsc::channel(1);
     raise_open_files();
     let runtime = runtime()?;
@@ -173,12 +178,17 @@ fn bind(runtime: &tokio::runtime::Runtime, address: SocketAddr) -> io::Result<Tc
 /// As [`run`], with the socket already bound and `stops` in the place of signals.
 fn serve(
     runtime: &tokio::runtime::Runtime,
-    node: &mut dyn Node,
+    node: &mut dyn Observed,
     config: ShellConfig,
     listener: TcpListener,
     stops: mpsc::Receiver<()>,
     limits: Limits,
 ) -> io::Result<i32> {
+    let watcher = config.metrics.map(|address| {
+        let bound = bind(runtime, address);
+        bound.map_err(|e| io::Error::new(e.kind(), format!("failed to serve metrics on {address}: {e}")))
+    });
+    let watcher = watcher.transpose()?;
     let env = LiveEnv::new(&config)?;
     let mut log = env.log_handle()?;
     let driving = || {
@@ -186,6 +196,7 @@ fn serve(
             let (sender, inbox) = mpsc::channel(limits.inbox_events);
             tokio::task::spawn_local(conn::accept(listener, sender.clone(), limits.accept_pause));
             let shared = Shared::new(sender, limits);
+            let questions = watcher.map(watch::serve);
             let mut driver = Driver {
                 node,
                 env,
@@ -194,6 +205,7 @@ fn serve(
                 accepted: 0,
                 shared,
                 inbox,
+                questions,
                 stops,
                 stopping: false,
                 to_close: Vec::new(),
@@ -216,19 +228,29 @@ fn serve(
 
 /// The loop around one node.
 struct Driver<'a> {
-    node: &'a mut dyn Node,
+    node: &'a mut dyn Observed,
     env: LiveEnv,
     started: Instant,
     conns: BTreeMap<ConnId, Conn>,
     accepted: u64,
     shared: Shared,
     inbox: mpsc::Receiver<Incoming>,
+    /// Of whoever watches the node.
+    questions: Option<mpsc::Receiver<watch::Question>>,
     stops: mpsc::Receiver<()>,
     stopping: bool,
     /// Connections that the driver itself cut off: the node hears of it in the next batch.
     to_close: Vec<ConnId>,
     wake_at_ns: Option<u64>,
     limits: Limits,
+}
+
+/// The next question, if anybody may ask.
+async fn next_question(questions: &mut Option<mpsc::Receiver<watch::Question>>) -> Option<watch::Question> {
+    match questions {
+        Some(questions) => questions.recv().await,
+        None => None,
+    }
 }
 
 impl Driver<'_> {
@@ -277,6 +299,9 @@ impl Driver<'_> {
                         return None;
                     }
                     batch.push(Event::Stop);
+                }
+                Some(question) = next_question(&mut self.questions) => {
+                    question.answer(self.node, now_ns(self.started), self.conns.len(), self.env.syncs());
                 }
                 Some(incoming) = self.inbox.recv() => batch.extend(self.take_in(incoming)),
                 () = tokio::time::sleep(until_wake) => {}

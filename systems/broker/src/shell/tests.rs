@@ -1,6 +1,7 @@
 //! A scripted node behind real loopback sockets.
 
 use super::*;
+use riprap_env::Node;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A node that is one function of its events; it leaves when it is asked to stop.
 struct Script<F>(F);
+
+impl<F: FnMut(u64, Event, &mut dyn Env, &mut Effects)> Observed for Script<F> {}
 
 impl<F: FnMut(u64, Event, &mut dyn Env, &mut Effects)> Node for Script<F> {
     fn step(&mut self, now_ns: u64, event: Event, env: &mut dyn Env, effects: &mut Effects) {
@@ -38,6 +41,7 @@ fn config(dir: &tempfile::TempDir) -> ShellConfig {
         dir: dir.path().join("data"),
         seed: 1,
         entity: "n1".to_owned(),
+        metrics: None,
         log: LogTarget::File(dir.path().join("log")),
         log_level: LogLevel::Info,
     }
@@ -46,7 +50,7 @@ fn config(dir: &tempfile::TempDir) -> ShellConfig {
 /// Serves `node` while `client` runs, then stops it. Returns its exit status and its log.
 fn check_node(
     limits: Limits,
-    node: impl Node + Send + 'static,
+    node: impl Observed + Send + 'static,
     client: impl FnOnce(SocketAddr),
 ) -> (i32, String) {
     let dir = tempfile::tempdir().expect("a folder");
@@ -449,6 +453,8 @@ struct Settling {
     to: Vec<ConnId>,
 }
 
+impl Observed for Settling {}
+
 impl Node for Settling {
     fn step(&mut self, _now_ns: u64, event: Event, env: &mut dyn Env, effects: &mut Effects) {
         self.unsettled += 1;
@@ -517,6 +523,7 @@ fn the_last_answer_goes_out_before_the_exit() {
 #[test]
 fn a_second_stop_does_not_wait() {
     struct Deaf;
+    impl Observed for Deaf {}
     impl Node for Deaf {
         fn step(&mut self, _: u64, _: Event, _: &mut dyn Env, _: &mut Effects) {}
         fn settle(&mut self, _: u64, _: &mut dyn Env, _: &mut Effects) {}
@@ -628,6 +635,7 @@ fn child() {
         dir: PathBuf::from(&dir).join("data"),
         seed: 1,
         entity: "n1".to_owned(),
+        metrics: None,
         log: LogTarget::File(PathBuf::from(&dir).join("log")),
         log_level: LogLevel::Info,
     };

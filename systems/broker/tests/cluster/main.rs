@@ -12,6 +12,7 @@ mod history;
 mod late_markers;
 mod maker;
 mod member;
+mod moves;
 mod producer;
 mod scenarios;
 mod stage;

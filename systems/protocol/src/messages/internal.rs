@@ -76,6 +76,7 @@ pub struct BrokerRegistrationRequest {
     pub host: String,
     pub port: i32,
     pub may_lack_records: bool,
+    pub disk_is_new: bool,
 }
 
 impl Wire for BrokerRegistrationRequest {
@@ -85,6 +86,7 @@ impl Wire for BrokerRegistrationRequest {
         w.put(&self.host)?;
         w.put(&self.port)?;
         w.put(&self.may_lack_records)?;
+        w.put(&self.disk_is_new)?;
         w.no_tags()
     }
 
@@ -95,6 +97,7 @@ impl Wire for BrokerRegistrationRequest {
         r.get(&mut it.host)?;
         r.get(&mut it.port)?;
         r.get(&mut it.may_lack_records)?;
+        r.get(&mut it.disk_is_new)?;
         r.skip_tags()?;
         Ok(it)
     }

@@ -97,6 +97,8 @@ enum Do {
     Fence(char),
     Register(char),
     RegisterLacking(char),
+    RegisterEmpty(char),
+    Unregister(char),
     Unfence(char),
 }
 
@@ -105,6 +107,8 @@ fn decide(image: &Image, what: Do) -> Vec<Record> {
         Do::Fence(letter) => fence(image, id(letter)),
         Do::Register(letter) => register(image, id(letter), Incarnation(2), Leaving::Unknown, "h", 1),
         Do::RegisterLacking(letter) => register(image, id(letter), Incarnation(2), Leaving::Lacking, "h", 1),
+        Do::RegisterEmpty(letter) => register(image, id(letter), Incarnation(2), Leaving::Gone, "h", 1),
+        Do::Unregister(letter) => unregister(image, id(letter)),
         Do::Unfence(letter) => unfence(image, id(letter)),
     }
 }
@@ -143,6 +147,14 @@ fn leaders_and_in_sync_replicas() {
     check(Do::RegisterLacking('a'), "abc/a/b/-@5", "c", "abc/b/-/-@5");
     check(Do::RegisterLacking('b'), "abc/b/-/-@6", "c", "abc/b/-/-@6");
     check(Do::Register('a'), "abc/a/b/-@5", "c", "abc/a/b/-@5");
+    // Who has nothing is no member at all, not even the last.
+    for what in [Do::RegisterEmpty('a'), Do::Unregister('a')] {
+        check(what, "abc/abc/-/a@5", "abc", "abc/bc/-/b@6");
+        check(what, "abc/a/b/a@5", "a", "abc/b/-/-@6");
+        check(what, "abc/a/-/a@5", "abc", "abc/-/-/-@6");
+        check(what, "abc/a/-/-@5", "bc", "abc/-/-/-@5");
+    }
+    check(Do::Unfence('a'), "abc/-/-/-@6", "", "abc/-/-/-@6");
     // Who comes back leads what has no leader, if it may.
     check(Do::Unfence('b'), "abc/b/-/-@6", "c", "abc/b/-/b@7");
     check(Do::Unfence('a'), "abc/b/a/-@6", "c", "abc/a/b/a@7");

@@ -34,12 +34,13 @@ fn elect(stage: &mut Stage, election_type: i8) -> ErrorCode {
     response.topics[0].partitions[0].error_code
 }
 
-/// The controller, which is n5 and can only be n5 for long, is replaced by its next life.
+/// The controller is replaced by its next life, once the others are not bound to the one before any more: after their
+/// election timeout.
 fn controller_anew(stage: &mut Stage) {
     stage.world.kill(at(5));
     stage.run_ms(300);
     stage.world.start(at(5));
-    stage.run_ms(3000);
+    stage.run_ms(65_000);
 }
 
 fn until_moved(stage: &mut Stage) {

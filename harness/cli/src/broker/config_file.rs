@@ -199,7 +199,5 @@ mod tests {
         );
         check("[set]\nnum.partitions = [1]\n", 2, "num.partitions: a text, a number, true or false is right");
         check("set = 1\n", 1, "set: a table is right");
-        check("id = 1\nid = 2\n", 2, "duplicate key");
-        check("id =\n", 1, "");
     }
 }

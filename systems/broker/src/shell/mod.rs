@@ -1,4 +1,5 @@
-//! The thin live driver of a [`Node`](riprap_env::Node): real sockets, files, timers and signals around a state machine without I/O.
+//! The thin live driver of a [`Node`](riprap_env::Node): real sockets, files, timers and signals around a state machine
+//! without I/O.
 //!
 //! One thread does everything, on tokio's current-thread runtime. The node is single-threaded anyway, and so the
 //! choice was between one loop and an I/O thread next to it: the loop needs no lock and no wake-up of another thread

@@ -2,6 +2,7 @@
 
 use crate::defect::DefectKind;
 use crate::durability::Fsync;
+use crate::group::GroupConfig;
 use crate::ids::BrokerId;
 use crate::settings::{Cleanup, TopicSettings};
 use std::collections::BTreeMap;
@@ -86,6 +87,8 @@ pub struct BrokerConfig {
     pub max_batch_bytes: usize,
     /// What becomes of old records, where the topic does not say.
     pub topic_defaults: RetentionConfig,
+    /// Of consumer groups.
+    pub groups: GroupConfig,
     /// A bug to switch on.
     pub defect: Option<DefectKind>,
 }
@@ -156,6 +159,7 @@ impl BrokerConfig {
             segment_bytes: 1 << 30,
             max_batch_bytes: 1_048_588,
             topic_defaults: RetentionConfig::default(),
+            groups: GroupConfig::default(),
             defect: None,
         }
     }
@@ -216,6 +220,12 @@ impl BrokerConfig {
             ),
             ("replica_lag_ms", self.replica_lag_ms, "replica_fetch_wait_ms", self.replica_fetch_wait_ms),
             ("peer_timeout_ms", self.peer_timeout_ms, "replica_fetch_wait_ms", self.replica_fetch_wait_ms),
+            (
+                "consumer_session_timeout_ms",
+                self.groups.consumer_session_timeout_ms,
+                "consumer_heartbeat_interval_ms",
+                self.groups.consumer_heartbeat_interval_ms,
+            ),
             (
                 "election_timeout_ms",
                 self.election_timeout_ms,

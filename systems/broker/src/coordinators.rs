@@ -90,9 +90,9 @@ pub(crate) struct Coordinators {
 }
 
 impl Coordinators {
-    pub(crate) fn new() -> Coordinators {
+    pub(crate) fn new(config: GroupConfig) -> Coordinators {
         Coordinators {
-            config: GroupConfig::default(),
+            config,
             led: BTreeMap::new(),
             topics: (None, Arc::default()),
             pending: BTreeMap::new(),

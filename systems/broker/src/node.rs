@@ -171,7 +171,7 @@ impl Running {
             fetch_sessions: Sessions::default(),
             fetches: Fetches::default(),
             producer_ids: ProducerIds::default(),
-            coordinators: Coordinators::new(),
+            coordinators: Coordinators::new(config.groups.clone()),
             transactions: Transactions::new(),
             counters: Counters::default(),
             quorum_is_due: true,

@@ -388,7 +388,9 @@ mod tests {
         );
         let group = (text(), prop::option::of(snapshot))
             .prop_map(|(group, snapshot)| Entry::Group { group, snapshot });
-        prop_oneof![offset, group]
+        let consumer = (text(), super::super::consumer::consumer_entry())
+            .prop_map(|(group, entry)| Entry::Consumer { group, entry });
+        prop_oneof![offset, group, consumer]
     }
 
     proptest! {
@@ -406,12 +408,13 @@ mod tests {
 
         #[test]
         fn hostile_bytes_are_refused_or_read(
-            version in 0_i16..5,
+            version in 0_i16..10,
             key in prop::collection::vec(any::<u8>(), 0..40),
             value in prop::option::of(prop::collection::vec(any::<u8>(), 0..80)),
         ) {
             let key = [&version.to_be_bytes()[..], &key].concat();
-            let value = value.map(|value| [&3_i16.to_be_bytes()[..], &value].concat());
+            let of_value: i16 = if version < 3 { 3 } else { 0 };
+            let value = value.map(|value| [&of_value.to_be_bytes()[..], &value].concat());
             Entry::from_record(&key, value.as_deref()).ok();
         }
     }

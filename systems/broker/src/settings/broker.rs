@@ -64,6 +64,10 @@ const MOST_REPLICAS: u16 = 100;
 /// A timeout that is longer is a mistake of units.
 const MOST_TIMEOUT_MS: u64 = 24 * 3600 * 1000;
 
+const MINUTE_MS: u64 = 60_000;
+/// What fits the 32 bits that Kafka has for it.
+const MOST_RETENTION_MINUTES: u64 = i32::MAX as u64;
+
 /// Every setting of a broker, by name.
 pub static BROKER_SETTINGS: &[BrokerSetting] = &[
     BrokerSetting {
@@ -107,6 +111,20 @@ pub static BROKER_SETTINGS: &[BrokerSetting] = &[
         documentation: "When logs are synced: always, before a record counts; at an interval; or never.",
         get: |c| c.fsync.to_string(),
         set: |c, text| put(&mut c.fsync, text.parse()),
+    },
+    BrokerSetting {
+        name: "group.consumer.heartbeat.interval.ms",
+        kind: Kind::Int,
+        documentation: "How often members of consumer groups of KIP-848 are to be heard.",
+        get: |c| c.groups.consumer_heartbeat_interval_ms.to_string(),
+        set: |c, text| put(&mut c.groups.consumer_heartbeat_interval_ms, whole(text, 1, MOST_TIMEOUT_MS)),
+    },
+    BrokerSetting {
+        name: "group.consumer.session.timeout.ms",
+        kind: Kind::Int,
+        documentation: "How long a member of a consumer group of KIP-848 may be silent.",
+        get: |c| c.groups.consumer_session_timeout_ms.to_string(),
+        set: |c, text| put(&mut c.groups.consumer_session_timeout_ms, whole(text, 1, MOST_TIMEOUT_MS)),
     },
     BrokerSetting {
         name: "log.cleaner.delete.retention.ms",
@@ -192,6 +210,24 @@ pub static BROKER_SETTINGS: &[BrokerSetting] = &[
         documentation: "Partitions of a topic whose maker leaves it open.",
         get: |c| c.default_partitions.to_string(),
         set: |c, text| put(&mut c.default_partitions, whole(text, 1, MOST_PARTITIONS)),
+    },
+    BrokerSetting {
+        name: "offsets.retention.check.interval.ms",
+        kind: Kind::Long,
+        documentation: "How often it is looked for committed offsets that are too old.",
+        get: |c| c.groups.retention_check_ms.to_string(),
+        set: |c, text| put(&mut c.groups.retention_check_ms, whole(text, 1, MOST_TIMEOUT_MS)),
+    },
+    BrokerSetting {
+        name: "offsets.retention.minutes",
+        kind: Kind::Int,
+        documentation: "How long committed offsets are kept that no member can ask for.",
+        get: |c| (c.groups.retention_ms / MINUTE_MS).to_string(),
+        set: |c, text| {
+            let minutes: u64 = whole(text, 1, MOST_RETENTION_MINUTES)?;
+            c.groups.retention_ms = minutes * MINUTE_MS;
+            Ok(())
+        },
     },
     BrokerSetting {
         name: "offsets.topic.num.partitions",

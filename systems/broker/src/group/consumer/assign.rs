@@ -138,3 +138,112 @@ impl Task<'_> {
 fn least_laden<'m>(members: &[&'m str], all: &BTreeMap<String, Partitions>) -> Option<&'m str> {
     members.iter().copied().min_by_key(|id| (all[*id].len(), *id))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Members with what they want of the topics 0 to 2, and how many partitions those have.
+    #[derive(Clone, Debug)]
+    struct Case {
+        members: BTreeMap<String, BTreeSet<u8>>,
+        counts: [i32; 3],
+    }
+
+    fn case() -> impl Strategy<Value = Case> {
+        let wanted = prop::collection::btree_set(0..3_u8, 0..4);
+        let members = prop::collection::btree_map("[a-f]", wanted, 0..6);
+        (members, [0..7_i32, 0..4, 0..3]).prop_map(|(members, counts)| Case { members, counts })
+    }
+
+    fn id(topic: u8) -> Uuid {
+        Uuid([topic + 1; 16])
+    }
+
+    fn assign(
+        case: &Case,
+        assignor: Assignor,
+        former: &BTreeMap<String, Partitions>,
+    ) -> BTreeMap<String, Partitions> {
+        let former = former.iter().map(|(id, mine)| (id.clone(), Arc::new(mine.clone()))).collect();
+        let members = case.members.iter().map(|(member, wanted)| {
+            let wanted: BTreeSet<Uuid> = wanted.iter().map(|topic| id(*topic)).collect();
+            (member.as_str(), (None, wanted))
+        });
+        let wanted: BTreeSet<u8> = case.members.values().flatten().copied().collect();
+        let counts = wanted.iter().map(|topic| (id(*topic), case.counts[usize::from(*topic)])).collect();
+        Task { members: members.collect(), counts, former: &former }.assign(assignor)
+    }
+
+    proptest! {
+        #[test]
+        fn all_that_is_wanted_has_one_owner_that_wants_it(
+            before in case(),
+            after in case(),
+            range in any::<bool>(),
+        ) {
+            let assignor = if range { Assignor::Range } else { Assignor::Uniform };
+            let former = assign(&before, assignor, &BTreeMap::new());
+            let all = assign(&after, assignor, &former);
+            let mut owned = BTreeSet::new();
+            for (member, mine) in &all {
+                for (topic, index) in mine.iter() {
+                    prop_assert!(after.members[member].contains(&(topic.0[0] - 1)));
+                    prop_assert!(owned.insert((topic, index)), "{topic} {index} has two owners");
+                }
+            }
+            let wanted: BTreeSet<u8> = after.members.values().flatten().copied().collect();
+            let count: i32 = wanted.iter().map(|topic| after.counts[usize::from(*topic)]).sum();
+            prop_assert_eq!(owned.len(), usize::try_from(count).expect("small"));
+            prop_assert_eq!(assign(&after, assignor, &all), all, "nothing has changed");
+        }
+
+        #[test]
+        fn uniform_is_balanced_and_moves_no_more_than_it_must(before in case(), after in case()) {
+            let former = assign(&before, Assignor::Uniform, &BTreeMap::new());
+            let all = assign(&after, Assignor::Uniform, &former);
+            for (owner, mine) in &all {
+                for (topic, _) in mine.iter() {
+                    let others = after.members.iter().filter(|(_, wanted)| wanted.contains(&(topic.0[0] - 1)));
+                    for (other, _) in others {
+                        prop_assert!(mine.len() <= all[other].len() + 1, "{owner} has more than {other}");
+                    }
+                }
+            }
+            // With the same topics for all, who stays gives up only what is above its share.
+            let mut wanted = after.members.values();
+            let first = wanted.next().cloned().unwrap_or_default();
+            if wanted.all(|it| *it == first) && !all.is_empty() {
+                let total: usize = all.values().map(Partitions::len).sum();
+                for (member, had) in former.iter().filter(|(member, _)| all.contains_key(*member)) {
+                    let still = |(topic, index): &(Uuid, i32)| {
+                        let topic = topic.0[0] - 1;
+                        first.contains(&topic) && *index < after.counts[usize::from(topic)]
+                    };
+                    let had: Vec<_> = had.iter().filter(still).collect();
+                    let kept = had.iter().filter(|(topic, index)| all[member].contains(*topic, *index)).count();
+                    prop_assert!(kept >= had.len().min(total / all.len()), "{member} kept {kept} of {had:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn range_gives_runs_in_the_order_of_members_static_ones_first() {
+        let task = Task {
+            members: [("x", Some("b")), ("y", Some("a")), ("c", None)]
+                .map(|(member, instance)| (member, (instance, BTreeSet::from([id(0), id(1)]))))
+                .into(),
+            counts: BTreeMap::from([(id(0), 5), (id(1), 2)]),
+            former: &BTreeMap::new(),
+        };
+        let all = task.assign(Assignor::Range);
+        let of = |member: &str| {
+            all[member].iter().map(|(topic, index)| (topic.0[0] - 1, index)).collect::<Vec<_>>()
+        };
+        assert_eq!(of("y"), [(0, 0), (0, 1), (1, 0)]);
+        assert_eq!(of("x"), [(0, 2), (0, 3), (1, 1)]);
+        assert_eq!(of("c"), [(0, 4)]);
+    }
+}

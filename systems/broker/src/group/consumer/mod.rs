@@ -28,6 +28,8 @@ mod step;
 mod topics;
 
 pub(super) use record::ConsumerEntry;
+#[cfg(test)]
+pub(super) use record::tests::consumer_entry;
 pub(super) use state::Durable;
 pub(super) use step::{JOIN, OWN_ID_SINCE};
 pub(super) use topics::KnownTopics;

@@ -197,3 +197,102 @@ fn read_holding(it: ConsumerGroupCurrentMemberAssignmentValue) -> Result<Holding
 pub(super) fn partitions(topics: impl Iterator<Item = (Uuid, Vec<i32>)>) -> Partitions {
     topics.flat_map(|(topic, indexes)| indexes.into_iter().map(move |index| (topic, index))).collect()
 }
+
+#[cfg(test)]
+pub(in crate::group) mod tests {
+    use super::super::state::{Durable, Member};
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    fn some_partitions() -> impl Strategy<Value = Partitions> {
+        let partition = (0..3_u8, 0..5_i32).prop_map(|(topic, index)| (Uuid([topic; 16]), index));
+        prop::collection::vec(partition, 0..6).prop_map(|all| all.into_iter().collect())
+    }
+
+    fn subscription() -> impl Strategy<Value = Subscription> {
+        let text = || "[a-z]{0,6}";
+        let maybe = || prop::option::of("[a-z]{1,6}");
+        let who = (maybe(), maybe(), text(), text());
+        let what = (prop::collection::btree_set("[a-z]{1,4}", 0..3), maybe(), any::<i32>(), maybe());
+        (who, what).prop_map(|((instance_id, rack_id, client_id, client_host), what)| {
+            let (names, pattern, rebalance_timeout_ms, assignor) = what;
+            Subscription {
+                instance_id,
+                rack_id,
+                client_id,
+                client_host,
+                names,
+                pattern,
+                rebalance_timeout_ms,
+                assignor,
+            }
+        })
+    }
+
+    fn holding() -> impl Strategy<Value = Holding> {
+        let phase = prop_oneof![Just(Phase::Stable), Just(Phase::Unrevoked), Just(Phase::Unreleased)];
+        (any::<i32>(), any::<i32>(), phase, some_partitions(), some_partitions()).prop_map(
+            |(epoch, previous_epoch, phase, assigned, revoking)| Holding {
+                epoch,
+                previous_epoch,
+                phase,
+                assigned,
+                revoking,
+            },
+        )
+    }
+
+    pub(in crate::group) fn consumer_entry() -> impl Strategy<Value = ConsumerEntry> {
+        let id = || "[a-z]{0,6}";
+        prop_oneof![
+            prop::option::of(any::<(i32, i64)>()).prop_map(ConsumerEntry::Group),
+            (id(), prop::option::of(subscription())).prop_map(|(id, it)| ConsumerEntry::Subscription(id, it)),
+            prop::option::of(any::<i32>()).prop_map(ConsumerEntry::TargetEpoch),
+            (id(), prop::option::of(some_partitions())).prop_map(|(id, it)| ConsumerEntry::Target(id, it)),
+            (id(), prop::option::of(holding())).prop_map(|(id, it)| ConsumerEntry::Holding(id, it)),
+        ]
+    }
+
+    fn durable() -> impl Strategy<Value = Durable> {
+        let member = (subscription(), holding(), prop::option::of(some_partitions()));
+        let members = prop::collection::btree_map("[a-d]", member, 0..4);
+        let there = (1..5_i32, any::<i64>(), 0..5_i32, members).prop_map(
+            |(epoch, fingerprint, target_epoch, all)| {
+                let mut durable = Durable { epoch, fingerprint, target_epoch, ..Durable::default() };
+                for (id, (subscription, holding, target)) in all {
+                    let (subscription, holding) = (Arc::new(subscription), Arc::new(holding));
+                    durable.target.extend(target.map(|target| (id.clone(), Arc::new(target))));
+                    durable.members.insert(id, Member { subscription, holding });
+                }
+                durable
+            },
+        );
+        prop_oneof![1 => Just(Durable::default()), 9 => there]
+    }
+
+    proptest! {
+        #[test]
+        fn what_changed_makes_the_new_state_of_the_former(former in durable(), next in durable()) {
+            let mut replayed = former.clone();
+            next.since(&former).into_iter().for_each(|entry| replayed.apply(entry));
+            prop_assert_eq!(replayed, next.clone());
+            prop_assert!(next.since(&next).is_empty());
+        }
+    }
+
+    #[test]
+    fn layout_is_as_kafkas() {
+        let written = |entry: &ConsumerEntry| {
+            let (mut key, mut value) = (BytesMut::new(), BytesMut::new());
+            entry.put("g", &mut key, &mut value).then(|| (key.freeze(), value.freeze())).expect("a value")
+        };
+        // Flexible: lengths and counts are one too large, and each struct ends with its number of tagged fields.
+        let (key, value) = written(&ConsumerEntry::Group(Some((7, 0))));
+        assert_eq!((&key[..], &value[..]), (&b"\0\x03\0\x01g"[..], &b"\0\0\0\0\0\x07\0"[..]));
+        let target = [(Uuid([9; 16]), 2)].into_iter().collect();
+        let (key, value) = written(&ConsumerEntry::Target("m".to_owned(), Some(target)));
+        assert_eq!(&key[..], b"\0\x07\0\x01g\0\x01m");
+        assert_eq!(&value[..], [&b"\0\0\x02"[..], &[9; 16], b"\x02\0\0\0\x02\0\0"].concat());
+    }
+}

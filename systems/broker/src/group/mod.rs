@@ -34,6 +34,7 @@ mod config;
 mod consumer;
 mod expire;
 mod join;
+mod offset_requests;
 mod offsets;
 mod outbox;
 mod rebalance;
@@ -51,19 +52,16 @@ pub use record::{Record, RecordError};
 use crate::schedule::Schedule;
 use crate::txn::Producer;
 use consumer::KnownTopics;
-use offsets::{MEMBER_EPOCH_SINCE, answer_settled_commit, commit_answer, commit_response, plain_commit};
+use offsets::answer_settled_commit;
 use outbox::{Outbox, Pending, Then};
 use record::{Entry, NO_TIMESTAMP};
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
-    ConsumerGroupDescribeResponseGroup, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
-    DescribeGroupsResponseGroup, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse,
-    LeaveGroupRequest, LeaveGroupRequestMember, LeaveGroupResponse, ListGroupsRequest,
-    ListGroupsResponseGroup, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest,
-    OffsetDeleteResponse, OffsetFetchRequestGroup, OffsetFetchResponseGroup, SyncGroupRequest,
-    SyncGroupResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    ConsumerGroupHeartbeatResponse, DescribeGroupsResponseGroup, HeartbeatRequest, HeartbeatResponse,
+    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupRequestMember, LeaveGroupResponse,
+    ListGroupsRequest, ListGroupsResponseGroup, OffsetCommitResponse, OffsetDeleteResponse, SyncGroupRequest,
+    SyncGroupResponse, TxnOffsetCommitResponse,
 };
-use riprap_protocol::records::TxnResult;
 use state::{Group, State, Turn, WallClock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -254,74 +252,6 @@ impl Coordinator {
         }
     }
 
-    /// Answers, by output. `random` is drawn from for the ids of members that bring none.
-    pub fn consumer_group_heartbeat(
-        &mut self,
-        now_ns: u64,
-        caller: &Caller,
-        mut request: ConsumerGroupHeartbeatRequest,
-        random: &mut dyn FnMut() -> u64,
-    ) {
-        let to = caller.reply_to;
-        if let Err(code) = self.check_consumer_heartbeat(now_ns, &request) {
-            let why = (code == ErrorCode::GROUP_ID_NOT_FOUND)
-                .then(|| format!("group {} does not exist", request.group_id));
-            self.turn(now_ns).refuse_consumer(to, code, why);
-            return;
-        }
-        if request.member_id.is_empty() && caller.api_version < consumer::OWN_ID_SINCE {
-            request.member_id = format!("{:016x}{:016x}", random(), random());
-        }
-        let group_id = request.group_id.clone();
-        let acted = self.act(now_ns, &group_id, |group, topics, turn| {
-            group.consumer_heartbeat(caller, request, topics, turn);
-        });
-        acted.expect("it was just made sure that there is one");
-    }
-
-    fn check_consumer_heartbeat(
-        &mut self,
-        now_ns: u64,
-        request: &ConsumerGroupHeartbeatRequest,
-    ) -> Result<(), ErrorCode> {
-        if request.group_id.trim().is_empty() {
-            return Err(ErrorCode::INVALID_REQUEST);
-        }
-        self.check_loaded()?;
-        if self.outbox.in_flight() >= self.config.max_in_flight {
-            return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
-        }
-        if request.member_epoch == consumer::JOIN {
-            self.make_group(now_ns, &request.group_id)
-        } else if self.groups.contains_key(&request.group_id) {
-            Ok(())
-        } else {
-            Err(ErrorCode::GROUP_ID_NOT_FOUND)
-        }
-    }
-
-    /// One group of KIP-848 as an operator sees it.
-    pub fn describe_consumer(&self, group_id: &str) -> ConsumerGroupDescribeResponseGroup {
-        let refused = |error_code, why: Option<String>| ConsumerGroupDescribeResponseGroup {
-            group_id: group_id.to_owned(),
-            error_code,
-            error_message: why,
-            ..ConsumerGroupDescribeResponseGroup::default()
-        };
-        if let Err(code) = self.check_loaded() {
-            return refused(code, None);
-        }
-        let group = self.groups.get(group_id).filter(|group| group.state != State::Dead);
-        match group.map(|group| &group.consumer) {
-            Some(Some(consumer)) => consumer.described(group_id, &self.topics.topics),
-            Some(None) => refused(
-                ErrorCode::GROUP_ID_NOT_FOUND,
-                Some(format!("group {group_id} is not a consumer group")),
-            ),
-            None => refused(ErrorCode::GROUP_ID_NOT_FOUND, Some(format!("group {group_id} does not exist"))),
-        }
-    }
-
     /// Answers at once.
     pub fn heartbeat(&mut self, now_ns: u64, request: &HeartbeatRequest) -> HeartbeatResponse {
         let error_code = match self.check_member_api(&request.group_id) {
@@ -378,115 +308,6 @@ impl Coordinator {
         LeaveGroupResponse { throttle_time_ms: 0, error_code, members }
     }
 
-    /// Answers, by output. Whether the partitions exist is the driver's to check.
-    pub fn offset_commit(
-        &mut self,
-        now_ns: u64,
-        to: ReplyTo,
-        api_version: i16,
-        request: OffsetCommitRequest,
-    ) {
-        let unknown = if api_version >= MEMBER_EPOCH_SINCE {
-            ErrorCode::GROUP_ID_NOT_FOUND
-        } else {
-            ErrorCode::ILLEGAL_GENERATION
-        };
-        let group = self.groups.get(&request.group_id);
-        // Members of KIP-848 exist in these versions only.
-        let is_old = group.is_some_and(Group::has_consumers) && api_version < MEMBER_EPOCH_SINCE;
-        if is_old && !self.is_loading {
-            let topics = commit_answer(&request.topics, ErrorCode::UNSUPPORTED_VERSION);
-            self.outbox.reply(to, commit_response(topics, None));
-        } else {
-            self.take_commit(now_ns, to, request, None, unknown);
-        }
-    }
-
-    fn take_commit(
-        &mut self,
-        now_ns: u64,
-        to: ReplyTo,
-        request: OffsetCommitRequest,
-        producer: Option<Producer>,
-        unknown: ErrorCode,
-    ) {
-        if let Err(code) = self.check_commit(now_ns, &request, unknown) {
-            let topics = commit_answer(&request.topics, code);
-            self.outbox.reply(to, commit_response(topics, producer));
-            return;
-        }
-        let group_id = request.group_id.clone();
-        let acted = self.act(now_ns, &group_id, |group, _, turn| group.commit(to, request, producer, turn));
-        acted.expect("it was just made sure that there is one");
-    }
-
-    /// Stages offsets in a producer's open transaction. Answers, by output. That the partition of `__consumer_offsets` is
-    /// in the transaction, and whether the partitions exist, is the driver's to check.
-    pub fn txn_offset_commit(&mut self, now_ns: u64, to: ReplyTo, request: TxnOffsetCommitRequest) {
-        let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
-        self.take_commit(now_ns, to, plain_commit(request), Some(producer), ErrorCode::ILLEGAL_GENERATION);
-    }
-
-    /// A marker is committed in the partition, or was loaded: in the order of the log among appends. The marker is
-    /// acknowledged after this, for the next transaction's offsets must not be taken for this one's (KAFKA-17507).
-    pub fn end_transaction(&mut self, now_ns: u64, producer_id: i64, result: TxnResult) {
-        let in_it = self.groups.iter_mut().filter(|(_, group)| group.offsets.has_staged(producer_id));
-        let mut group_ids = Vec::new();
-        for (group_id, group) in in_it {
-            let now_ms = (!self.is_loading).then(|| self.wall.at_ms(now_ns));
-            group.offsets.end_transaction(producer_id, result, now_ms);
-            group_ids.push(group_id.clone());
-        }
-        // The clocks of groups that are loaded do not run yet.
-        if !self.is_loading {
-            group_ids.iter().for_each(|group_id| {
-                self.act(now_ns, group_id, |_, _, _| ());
-            });
-        }
-    }
-
-    fn check_commit(
-        &mut self,
-        now_ns: u64,
-        request: &OffsetCommitRequest,
-        unknown: ErrorCode,
-    ) -> Result<(), ErrorCode> {
-        self.check_loaded()?;
-        if self.outbox.in_flight() >= self.config.max_in_flight {
-            return Err(ErrorCode::COORDINATOR_NOT_AVAILABLE);
-        }
-        if self.groups.contains_key(&request.group_id) {
-            Ok(())
-        } else if request.generation_id_or_member_epoch < 0 {
-            // A consumer that assigns itself, and has its offsets kept here.
-            self.make_group(now_ns, &request.group_id)
-        } else {
-            Err(unknown)
-        }
-    }
-
-    /// What one group committed.
-    pub fn offset_fetch(
-        &self,
-        request: &OffsetFetchRequestGroup,
-        require_stable: bool,
-    ) -> OffsetFetchResponseGroup {
-        if let Err(code) = self.check_loaded() {
-            return offset_fetch_error(request, code);
-        }
-        let group_id = request.group_id.clone();
-        let none = offsets::Offsets::default();
-        let group = self.groups.get(&group_id);
-        if let Some(consumer) = group.and_then(|group| group.consumer.as_ref())
-            && let Err(code) = consumer.check_fetch(request.member_id.as_deref(), request.member_epoch)
-        {
-            return offset_fetch_error(request, code);
-        }
-        let offsets = group.map_or(&none, |group| &group.offsets);
-        let topics = offsets.fetch(request.topics.as_deref(), require_stable);
-        OffsetFetchResponseGroup { group_id, topics, error_code: ErrorCode::NONE }
-    }
-
     /// One group as an operator sees it.
     pub fn describe(&self, group_id: &str, api_version: i16) -> DescribeGroupsResponseGroup {
         /// First version that tells a group that does not exist by an error. Source: KIP-1043.
@@ -518,23 +339,6 @@ impl Coordinator {
                 && asks_for(&request.types_filter, &group.group_type)
         });
         Ok(listed.collect())
-    }
-
-    /// Removes offsets of topics that nobody is subscribed to; answers, by output. Whether the partitions exist is the
-    /// driver's to check.
-    pub fn offset_delete(&mut self, now_ns: u64, to: ReplyTo, request: OffsetDeleteRequest) {
-        let group_id = request.group_id.clone();
-        let checked = self.check_loaded().and_then(|()| {
-            if self.groups.contains_key(&group_id) { Ok(()) } else { Err(ErrorCode::GROUP_ID_NOT_FOUND) }
-        });
-        match checked {
-            Ok(()) => {
-                self.act(now_ns, &group_id, |group, topics, turn| {
-                    group.delete_offsets(to, request, topics, turn);
-                });
-            }
-            Err(code) => self.turn(now_ns).refuse_deletion(to, code),
-        }
     }
 
     /// Removes an empty group with its offsets; answers, by output.

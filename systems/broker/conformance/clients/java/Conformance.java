@@ -758,7 +758,9 @@ public class Conformance {
         String topic = create("restarts", 1);
         Set<Integer> seen = new HashSet<>();
         List<Future<RecordMetadata>> sent = new ArrayList<>();
-        try (KafkaConsumer<byte[], byte[]> member = member(prefix + "-restarts", Map.of("enable.auto.commit", "true"))) {
+        // The other clients' groups are of the classic protocol.
+        Map<String, Object> settings = Map.of("group.protocol", "consumer", "enable.auto.commit", "true");
+        try (KafkaConsumer<byte[], byte[]> member = member(prefix + "-restarts", settings)) {
             member.subscribe(List.of(topic));
             Duration pause = Duration.ofMillis(10);
             Runnable look = () -> member.poll(pause).forEach(r -> seen.add(Integer.parseInt(new String(r.value()))));

@@ -20,6 +20,7 @@
 //! Source: KIP-848; Kafka's GroupMetadataManager for which error is given when.
 
 mod assign;
+mod coordinate;
 mod describe;
 mod reconcile;
 mod record;

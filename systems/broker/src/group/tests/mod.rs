@@ -32,9 +32,10 @@ mod transactional;
 use super::record::Entry;
 use super::*;
 use riprap_protocol::messages::{
-    ConsumerGroupDescribeResponseAssignment, ConsumerGroupHeartbeatRequestTopicPartitions,
-    JoinGroupRequestProtocol, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic, OffsetFetchRequestTopic,
+    ConsumerGroupDescribeResponseAssignment, ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions, JoinGroupRequestProtocol, OffsetCommitRequest,
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetDeleteRequest,
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic, OffsetFetchRequestGroup, OffsetFetchRequestTopic,
     SyncGroupRequestAssignment,
 };
 use riprap_protocol::{Message, Uuid};

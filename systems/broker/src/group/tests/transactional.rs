@@ -11,7 +11,10 @@
 //! Then what is committed is looked at: `t0=5`, with `?` where a fetch that asks for stable offsets has to come again.
 
 use super::*;
-use riprap_protocol::messages::{TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic};
+use riprap_protocol::messages::{
+    TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use riprap_protocol::records::TxnResult;
 
 /// What lies in the partition's log.
 enum Logged {

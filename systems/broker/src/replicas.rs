@@ -2,7 +2,7 @@
 
 use crate::config::BrokerConfig;
 use crate::durability::{Flush, Fsync};
-use crate::ids::PartitionKey;
+use crate::ids::{PartitionKey, TopicId};
 use crate::log::{LogConfig, LogError, PartitionLog};
 use crate::node::{Cx, Fatal, Running};
 use crate::replica::Replica;
@@ -58,6 +58,12 @@ impl Replicas {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Replica> {
         self.open.values()
+    }
+
+    /// The copies of a topic's partitions.
+    pub(crate) fn of_topic(&self, topic: TopicId) -> impl Iterator<Item = &Replica> {
+        let from = PartitionKey { topic, index: 0 };
+        self.open.range(from..=PartitionKey { topic, index: i32::MAX }).map(|(_, replica)| replica)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Replica> {

@@ -130,7 +130,7 @@ impl Running {
     /// The partitions of a topic that this broker leads.
     pub(crate) fn leaderships(&self, topic: &str) -> BTreeMap<PartitionKey, Leadership> {
         let Some(topic) = self.quorum.image().topic_id(topic) else { return BTreeMap::new() };
-        let led = self.replicas.iter().filter(|replica| replica.key.topic == topic).filter_map(|replica| {
+        let led = self.replicas.of_topic(topic).filter_map(|replica| {
             let leader = replica.leader()?;
             let log_start = replica.log.log_start_offset();
             let leadership = Leadership { epoch: leader.epoch, load_end: leader.epoch_start, log_start };

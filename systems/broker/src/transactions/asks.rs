@@ -348,11 +348,13 @@ impl Running {
         let brokers: Vec<BrokerId> = self.transactions.asks.queues.keys().copied().collect();
         for broker in brokers {
             let link = LinkId { to: broker, purpose: Purpose::Transactions };
-            if !self.peers.is_up(link) || self.peers.in_flight(link).next().is_some() {
-                continue;
-            }
             let asks = &mut self.transactions.asks;
             let Some(queue) = asks.queues.get_mut(&broker) else { continue };
+            if !self.peers.is_up(link) || self.peers.in_flight(link).next().is_some() {
+                // What nobody waits for any more does not pile up meanwhile.
+                queue.retain(|id| asks.asks.contains_key(id));
+                continue;
+            }
             let mut ids = Vec::new();
             let mut body = AddPartitionsToTxnRequest::default();
             while ids.len() < MAX_ASKS_PER_REQUEST

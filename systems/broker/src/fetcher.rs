@@ -28,7 +28,7 @@ use riprap_protocol::messages::{
     AlterPartitionRequestTopic, FetchRequest, FetchRequestPartition, FetchRequestReplicaState,
     FetchResponsePartition,
 };
-use riprap_protocol::records::split_batches;
+use riprap_protocol::records::BatchHeader;
 use session::{LeaderSession, Named, Part};
 use std::collections::BTreeMap;
 
@@ -45,6 +45,15 @@ const PAUSE_NS: u64 = 50_000_000;
 
 /// The pause before ISRs that were not granted are asked for again.
 const ISR_RETRY_NS: u64 = 50_000_000;
+
+/// The headers of batches that stand one after the other, up to one that is none: the append finds that.
+fn headers(mut batches: &[u8]) -> impl Iterator<Item = BatchHeader> {
+    std::iter::from_fn(move || {
+        let header = BatchHeader::parse(batches).ok()?;
+        batches = batches.get(header.size_bytes..).unwrap_or_default();
+        Some(header)
+    })
+}
 
 /// How many fetches may be on their way to one leader: one that waits for data, and one that names partitions which
 /// the first does not. The leader ends the first when it sees the second.
@@ -264,8 +273,7 @@ impl Running {
         }
         let records = answer.records.clone().unwrap_or_default();
         if !records.is_empty() {
-            let is_later = split_batches(records.clone())
-                .any(|batch| batch.is_ok_and(|batch| batch.header().leader_epoch > epoch.0));
+            let is_later = headers(&records).any(|header| header.leader_epoch > epoch.0);
             let result = if is_later {
                 Err(format!("batches of a later epoch than {epoch}, in which they were asked for"))
             } else {

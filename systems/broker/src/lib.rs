@@ -19,7 +19,7 @@
 //! it is acknowledged, and no election loses it; an idempotent producer's record is in the log once; what a consumer saw
 //! is never replaced.
 //!
-//! Not served: retention, fetch sessions, authentication.
+//! Not served: retention, authentication.
 
 mod config;
 mod connection;

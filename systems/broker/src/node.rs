@@ -39,6 +39,10 @@ const MAX_ROUNDS: usize = 8;
 /// Most requests that are worked on in one round, for the same reason.
 const MAX_REQUESTS_PER_ROUND: usize = 1024;
 
+/// Most bytes of records that one settle gives to fetches: what is left to the next turn is not in memory yet, and in
+/// between the shell closes connections that do not take what they were given. One answer may come on top.
+const MAX_FETCHED_BYTES_PER_TURN: usize = 64 << 20;
+
 /// Why a broker's process ends of itself.
 #[derive(Debug, Error)]
 pub(crate) enum Fatal {
@@ -144,6 +148,8 @@ pub(crate) struct Running {
     pub(crate) coordinators: Coordinators,
     pub(crate) transactions: Transactions,
     pub(crate) counters: Counters,
+    /// How many bytes of records fetches may still be given in this turn.
+    pub(crate) fetched_bytes_left: usize,
     /// Something was proposed or received since the quorum's last settle.
     pub(crate) quorum_is_due: bool,
     is_over: bool,
@@ -174,6 +180,7 @@ impl Running {
             coordinators: Coordinators::new(config.groups.clone()),
             transactions: Transactions::new(),
             counters: Counters::default(),
+            fetched_bytes_left: 0,
             quorum_is_due: true,
             is_over: false,
             config,
@@ -237,6 +244,7 @@ impl Running {
 
     pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
         self.quorum_is_due = true;
+        self.fetched_bytes_left = MAX_FETCHED_BYTES_PER_TURN;
         for _ in 0..MAX_ROUNDS {
             self.work_on_requests(cx);
             self.peers.tick(cx.now_ns, cx.effects);
@@ -255,7 +263,7 @@ impl Running {
             self.tick_controller(cx);
             self.tick_membership(cx);
             self.ask_for_producer_ids(cx);
-            if self.is_over || !self.has_more_to_do() {
+            if self.is_over || self.fetched_bytes_left == 0 || !self.has_more_to_do() {
                 break;
             }
         }
@@ -268,6 +276,7 @@ impl Running {
 
     fn has_more_to_do(&self) -> bool {
         self.connections.has_ready()
+            || self.waiting.fetches.has_new()
             || self.quorum_is_due
             || self.replicas.has_dirty()
             || self.coordinators.has_more_to_do()

@@ -344,3 +344,63 @@ fn what_a_client_sent_before_it_closed_counts() {
     bench.wait_ms(100);
     assert_eq!(ends(&mut bench), 2);
 }
+
+/// Two thousand connections that say nothing, or begin to, or wait for records and never read them: they cost little, and
+/// what all wait for is given them a part at a time, between which others are served.
+#[test]
+fn thousands_of_connections_share_what_there_is() {
+    const SILENT: usize = 2000;
+    const WAITING: usize = 150;
+    const RECORD_BYTES: usize = 1_000_000;
+    let mut bench = Bench::new();
+    let topic = CreateTopicsRequestTopic {
+        name: "t".to_owned(),
+        num_partitions: 1,
+        replication_factor: 1,
+        ..Default::default()
+    };
+    let behaves = bench.connect();
+    bench.ask(behaves, 7, &CreateTopicsRequest { topics: vec![topic], ..Default::default() });
+    let before = ALLOCATOR.restart();
+    let half = request(12, &MetadataRequest::default());
+    for at in 0..SILENT {
+        let conn = bench.connect();
+        bench.send(conn, half.slice(..at % half.len()));
+    }
+    let took = ALLOCATOR.now_bytes.load(Ordering::Relaxed).saturating_sub(before);
+    assert!(took <= SILENT * 4096, "{SILENT} connections took {took} bytes");
+
+    let fetched = FetchRequestPartition { index: 0, partition_max_bytes: 2 << 20, ..Default::default() };
+    let fetch = FetchRequest {
+        max_wait_ms: 60_000,
+        min_bytes: 1,
+        max_bytes: 2 << 20,
+        session_epoch: -1,
+        replica_id: -1,
+        topics: vec![FetchRequestTopic {
+            name: "t".to_owned(),
+            partitions: vec![fetched],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    for _ in 0..WAITING {
+        let conn = bench.connect();
+        bench.send(conn, request(12, &fetch));
+    }
+    bench.sent.clear();
+    let batch = BatchBuilder::new().record(0, None, Some(&[7; RECORD_BYTES])).build();
+    let partition = ProduceRequestPartition { index: 0, records: Some(batch) };
+    let produce = ProduceRequest {
+        acks: 0,
+        timeout_ms: 100,
+        topics: vec![ProduceRequestTopic { name: "t".to_owned(), partitions: vec![partition] }],
+        ..Default::default()
+    };
+    bench.send(behaves, request(9, &produce));
+    let at_once = bench.sent.len();
+    assert!((1..=70).contains(&at_once), "{at_once} answers of a megabyte in one turn");
+    check_serves(&mut bench);
+    bench.wait_ms(1);
+    assert_eq!(bench.sent.len(), WAITING, "all are answered in the end");
+}

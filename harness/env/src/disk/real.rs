@@ -4,6 +4,8 @@ use super::{Disk, DiskError, FileId, check_dir, check_path};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -15,10 +17,38 @@ pub struct RealDisk {
     last_file: u64,
 }
 
+/// So many bytes are written before the kernel is told to begin to bring them to the disk. Left to itself it would begin
+/// with the sync, which waits for all that was written since the last one: a process with one thread would stand still for
+/// a tenth of a second after 200 MB on a fast disk, for some on a slow one, instead of some milliseconds.
+const WRITE_BACK_BYTES: u64 = 1 << 20;
+
 #[derive(Debug)]
 struct OpenFile {
     path: String,
     file: File,
+    /// What was written and the kernel was not told to begin with.
+    unbegun: Range<u64>,
+}
+
+impl OpenFile {
+    /// Notes a write.
+    fn wrote(&mut self, offset: u64, len: usize) {
+        let end = offset + len as u64;
+        self.unbegun = if self.unbegun.is_empty() {
+            offset..end
+        } else {
+            self.unbegun.start.min(offset)..self.unbegun.end.max(end)
+        };
+        let size = self.unbegun.end - self.unbegun.start;
+        if size < WRITE_BACK_BYTES {
+            return;
+        }
+        let (Ok(start), Ok(size)) = (i64::try_from(self.unbegun.start), i64::try_from(size)) else { return };
+        // Promises nothing and takes no error away from the sync that will: source: sync_file_range(2).
+        // SAFETY: the descriptor is open, and no memory is passed.
+        unsafe { libc::sync_file_range(self.file.as_raw_fd(), start, size, libc::SYNC_FILE_RANGE_WRITE) };
+        self.unbegun = 0..0;
+    }
 }
 
 impl RealDisk {
@@ -63,7 +93,7 @@ impl Disk for RealDisk {
             .map_err(|e| disk_error(path, &e))?;
         self.last_file += 1;
         let id = FileId(self.last_file);
-        self.open.insert(id, OpenFile { path: path.to_owned(), file });
+        self.open.insert(id, OpenFile { path: path.to_owned(), file, unbegun: 0..0 });
         Ok(id)
     }
 
@@ -72,12 +102,12 @@ impl Disk for RealDisk {
     }
 
     fn len(&mut self, file: FileId) -> Result<u64, DiskError> {
-        let OpenFile { path, file } = self.file(file)?;
+        let OpenFile { path, file, .. } = self.file(file)?;
         Ok(file.metadata().map_err(|e| disk_error(path, &e))?.len())
     }
 
     fn read_at(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<(), DiskError> {
-        let OpenFile { path, file } = self.file(file)?;
+        let OpenFile { path, file, .. } = self.file(file)?;
         match file.read_exact_at(buf, offset) {
             Ok(()) => Ok(()),
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
@@ -89,18 +119,21 @@ impl Disk for RealDisk {
     }
 
     fn write_at(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        let OpenFile { path, file } = self.file(file)?;
-        file.write_all_at(bytes, offset).map_err(|e| disk_error(path, &e))
+        let open = self.open.get_mut(&file).ok_or_else(|| not_open(file))?;
+        open.file.write_all_at(bytes, offset).map_err(|e| disk_error(&open.path, &e))?;
+        open.wrote(offset, bytes.len());
+        Ok(())
     }
 
     fn truncate(&mut self, file: FileId, len: u64) -> Result<(), DiskError> {
-        let OpenFile { path, file } = self.file(file)?;
+        let OpenFile { path, file, .. } = self.file(file)?;
         file.set_len(len).map_err(|e| disk_error(path, &e))
     }
 
     fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
-        let OpenFile { path, file } = self.file(file)?;
-        file.sync_data().map_err(|e| disk_error(path, &e))
+        let open = self.open.get_mut(&file).ok_or_else(|| not_open(file))?;
+        open.unbegun = 0..0;
+        open.file.sync_data().map_err(|e| disk_error(&open.path, &e))
     }
 
     fn sync_dir(&mut self, path: &str) -> Result<(), DiskError> {

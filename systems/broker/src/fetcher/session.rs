@@ -113,3 +113,81 @@ fn topics(partitions: impl Iterator<Item = (PartitionKey, FetchRequestPartition)
     }
     topics
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::BrokerId;
+    use crate::requests::fetch::Sessions;
+    use proptest::prelude::*;
+    use riprap_protocol::Uuid;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// Partitions and where to go on, and whether the answer arrives.
+        Fetch(BTreeMap<i32, i64>, bool),
+        LeaderRestarts,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let wanted = || proptest::collection::btree_map(0..6, 0..3_i64, 1..6);
+        prop_oneof![
+            (wanted(), any::<bool>(), any::<bool>()).prop_map(|(w, a, b)| Step::Fetch(w, a || b)),
+            (wanted(), any::<bool>(), any::<bool>()).prop_map(|(w, a, b)| Step::Fetch(w, a || b)),
+            (wanted(), any::<bool>(), any::<bool>()).prop_map(|(w, a, b)| Step::Fetch(w, a || b)),
+            Just(Step::LeaderRestarts),
+        ]
+    }
+
+    fn named(wanted: &BTreeMap<i32, i64>) -> Named {
+        let name = |(index, fetch_offset): (&i32, &i64)| {
+            let topic = TopicId(Uuid([(index % 2) as u8; 16]));
+            let asked =
+                FetchRequestPartition { index: *index, fetch_offset: *fetch_offset, ..Default::default() };
+            (PartitionKey { topic, index: *index }, asked)
+        };
+        wanted.iter().map(name).collect()
+    }
+
+    proptest! {
+        /// A leader takes each fetch for what the follower wants, or refuses it, and then takes the next.
+        #[test]
+        fn a_leader_is_asked_for_what_is_wanted(steps in proptest::collection::vec(step(), 1..60)) {
+            let (mut follower, mut leader) = (LeaderSession::default(), Sessions::default());
+            let mut draws = 0;
+            let mut was_refused = false;
+            for step in steps {
+                let Step::Fetch(wanted, arrives) = step else {
+                    leader = Sessions::default();
+                    continue;
+                };
+                let mut request = FetchRequest::default();
+                let part = follower.next(named(&wanted), &mut request);
+                let used = match leader.take_in(&mut request, true, 0) {
+                    Ok(used) => used,
+                    Err(code) => {
+                        prop_assert!(!was_refused, "refused twice in a row: {:?}", code);
+                        was_refused = true;
+                        follower.lost(part);
+                        continue;
+                    }
+                };
+                was_refused = false;
+                let asked = request.topics.iter().flat_map(|topic| &topic.partitions);
+                let asked: BTreeMap<i32, i64> = asked.map(|p| (p.index, p.fetch_offset)).collect();
+                prop_assert_eq!(asked, wanted);
+                let mut response = FetchResponse::default();
+                let mut random = || {
+                    draws += 1;
+                    draws << 33
+                };
+                leader.settle(used, &request, &mut response, Some(BrokerId(2)), true, (0, &mut random));
+                if arrives {
+                    follower.answered(part, &response);
+                } else {
+                    follower.lost(part);
+                }
+            }
+        }
+    }
+}

@@ -102,14 +102,11 @@ impl Running {
         let partitions: BTreeSet<PartitionKey> = keys.collect();
         let wait_ms = request.max_wait_ms.clamp(0, MAX_WAIT_MS) as u64;
         let deadline_ns = cx.now_ns + wait_ms * 1_000_000;
-        // It is looked at when this turn's appends are synced and high watermarks have moved.
-        for key in &partitions {
-            self.replicas.note_changed(*key);
-        }
         let waiting = WaitingFetch { to, deadline_ns, request, used, partitions };
         if waiting.partitions.is_empty() {
             self.answer_fetch(&waiting, cx);
         } else {
+            // It is looked at when this turn's appends are synced and high watermarks have moved.
             self.waiting.fetches.insert(to.conn, waiting);
         }
     }
@@ -161,9 +158,13 @@ impl Running {
     /// Answers the fetches that have what they wait for.
     pub(crate) fn answer_fetches(&mut self, cx: &mut Cx<'_>) {
         let changed = self.replicas.take_changed();
-        let mut conns = self.waiting.fetches.due(&changed, cx.now_ns);
+        let mut conns = self.waiting.fetches.take_due(&changed, cx.now_ns);
         conns.append(&mut self.connections.take_overtaken());
         for conn in conns {
+            if self.fetched_bytes_left == 0 {
+                self.waiting.fetches.put_off(conn);
+                continue;
+            }
             let Some(waiting) = self.waiting.fetches.get(conn) else { continue };
             let is_over = waiting.deadline_ns <= cx.now_ns || self.connections.has_more(conn);
             if is_over || self.has_enough(&waiting.request, waiting.to.api_version, cx) {
@@ -193,7 +194,8 @@ impl Running {
 
     fn answer_fetch(&mut self, waiting: &WaitingFetch, cx: &mut Cx<'_>) {
         let WaitingFetch { to, request, used, .. } = waiting;
-        let (mut response, _) = self.read_fetch(request, to.api_version, cx);
+        let (mut response, read_bytes) = self.read_fetch(request, to.api_version, cx);
+        self.fetched_bytes_left = self.fetched_bytes_left.saturating_sub(read_bytes);
         let follower = match fetcher_of(request) {
             Fetcher::Follower(id, _) => Some(id),
             Fetcher::Consumer(_) => None,

@@ -42,6 +42,8 @@ pub(crate) struct WaitingFetches {
     by_conn: BTreeMap<ConnId, WaitingFetch>,
     by_partition: BTreeMap<PartitionKey, BTreeSet<ConnId>>,
     deadlines: BTreeSet<(u64, ConnId)>,
+    /// Not looked at yet.
+    new: BTreeSet<ConnId>,
 }
 
 impl WaitingFetches {
@@ -51,6 +53,7 @@ impl WaitingFetches {
             self.by_partition.entry(*key).or_default().insert(conn);
         }
         self.deadlines.insert((fetch.deadline_ns, conn));
+        self.new.insert(conn);
         self.by_conn.insert(conn, fetch);
     }
 
@@ -61,6 +64,7 @@ impl WaitingFetches {
     pub(crate) fn remove(&mut self, conn: ConnId) -> Option<WaitingFetch> {
         let fetch = self.by_conn.remove(&conn)?;
         self.deadlines.remove(&(fetch.deadline_ns, conn));
+        self.new.remove(&conn);
         for key in &fetch.partitions {
             if let Some(conns) = self.by_partition.get_mut(key) {
                 conns.remove(&conn);
@@ -72,11 +76,23 @@ impl WaitingFetches {
         Some(fetch)
     }
 
-    /// The connections whose fetches have waited long enough, or for one of these partitions.
-    pub(crate) fn due(&self, changed: &BTreeSet<PartitionKey>, now_ns: u64) -> BTreeSet<ConnId> {
+    /// The connections whose fetches are new, have waited long enough, or wait for one of these partitions.
+    pub(crate) fn take_due(&mut self, changed: &BTreeSet<PartitionKey>, now_ns: u64) -> BTreeSet<ConnId> {
         let late = self.deadlines.range(..=(now_ns, ConnId(u64::MAX))).map(|(_, conn)| *conn);
         let awaited = changed.iter().filter_map(|key| self.by_partition.get(key)).flatten().copied();
-        late.chain(awaited).collect()
+        late.chain(awaited).chain(std::mem::take(&mut self.new)).collect()
+    }
+
+    /// Has a fetch looked at again in the next turn.
+    pub(crate) fn put_off(&mut self, conn: ConnId) {
+        if self.by_conn.contains_key(&conn) {
+            self.new.insert(conn);
+        }
+    }
+
+    /// Whether one was not looked at yet.
+    pub(crate) fn has_new(&self) -> bool {
+        !self.new.is_empty()
     }
 
     fn wake_at_ns(&self) -> Option<u64> {

@@ -1,5 +1,5 @@
-//! Replicas that move, leaders that are chosen, brokers that leave in order: told step by step on a [`Stage`], and held
-//! against what clients were told on the way.
+//! Replicas that move, leaders that are chosen, brokers that leave in order and disks that are lost: told step by step on
+//! a [`Stage`], and held against what clients were told on the way.
 
 use crate::stage::{Stage, TOPIC, at, fetches};
 use riprap_protocol::ErrorCode;
@@ -32,6 +32,15 @@ fn elect(stage: &mut Stage, election_type: i8) -> ErrorCode {
     let request = ElectLeadersRequest { election_type, topics: Some(vec![topic]), ..Default::default() };
     let response = stage.ask(ASKED, 2, request).expect("the request is answered");
     response.topics[0].partitions[0].error_code
+}
+
+/// The controller is replaced by its next life, once the others are not bound to the one before any more: after their
+/// election timeout.
+fn controller_anew(stage: &mut Stage) {
+    stage.world.kill(at(5));
+    stage.run_ms(300);
+    stage.world.start(at(5));
+    stage.run_ms(65_000);
 }
 
 fn until_moved(stage: &mut Stage) {
@@ -89,6 +98,27 @@ fn a_reassignment_waits_and_is_cancelled() {
     stage.finish();
 }
 
+/// The controller dies in the midst of a reassignment: the next one ends it.
+#[test]
+fn a_reassignment_outlives_the_controller() {
+    let mut stage = Stage::new(TOPIC, |_| {});
+    stage.produce_acked(1, 1);
+    for leader in [1, 2, 3] {
+        stage.world.hold(fetches(4, leader));
+    }
+    assert_eq!(reassign(&mut stage, Some(&[4, 2, 3])), ErrorCode::NONE);
+    controller_anew(&mut stage);
+    for leader in [1, 2, 3] {
+        stage.world.release(fetches(4, leader));
+    }
+    until_moved(&mut stage);
+    stage.until_isr(&[2, 3, 4]);
+    stage.run_ms(2000);
+    assert_eq!(reassign(&mut stage, Some(&[1, 2, 3])), ErrorCode::NONE);
+    until_moved(&mut stage);
+    stage.finish();
+}
+
 /// A broker that is asked to end gives its leaderships away first, and ends at once.
 #[test]
 fn a_broker_that_leaves_in_order_gives_its_leaderships_away() {
@@ -108,5 +138,49 @@ fn a_broker_that_leaves_in_order_gives_its_leaderships_away() {
     assert_eq!(elect(&mut stage, 0), ErrorCode::NONE);
     stage.until_leader(1);
     assert_eq!(elect(&mut stage, 0), ErrorCode::ELECTION_NOT_NEEDED);
+    stage.finish();
+}
+
+/// Who lost its disk comes back as a follower that has nothing, and gets it all again.
+///
+/// The controller begins anew in between: one that has seen a voter's log does not take it for lost.
+#[test]
+fn a_lost_disk_is_filled_again() {
+    let mut stage = Stage::new(TOPIC, |_| {});
+    stage.produce_acked(1, 1);
+    stage.world.kill(at(1));
+    stage.world.lose_disk(at(1));
+    stage.until_leader(2);
+    controller_anew(&mut stage);
+    stage.world.start(at(1));
+    stage.produce_acked(2, 2);
+    stage.until_isr(&[1, 2, 3]);
+    assert_eq!(stage.state().leader, 2, "who has nothing does not lead");
+    stage.finish();
+}
+
+/// The last replica in sync lost its disk: it must not lead, for what it had would be lost everywhere, and the others
+/// would cut theirs off. Who left in time does, when it is back.
+///
+/// C and A have record 2, B has not. A dies, then C, which comes back with an empty disk.
+#[test]
+fn the_last_in_sync_that_lost_its_disk_does_not_lead() {
+    let mut stage = Stage::new(TOPIC, |config| config.replica_lag_ms = 1500);
+    stage.produce_acked(1, 1);
+    stage.world.hold(fetches(3, 1));
+    stage.until_isr(&[1, 2]);
+    stage.produce_acked(1, 2);
+    stage.world.kill(at(2));
+    stage.until_isr(&[1]);
+    stage.world.kill(at(1));
+    stage.until_leader(-1);
+    stage.world.lose_disk(at(1));
+    controller_anew(&mut stage);
+    stage.world.start(at(1));
+    stage.run_ms(3000);
+    assert_eq!(stage.state().leader, -1, "who has nothing leads");
+    stage.world.start(at(2));
+    stage.until_leader(2);
+    stage.world.release(fetches(3, 1));
     stage.finish();
 }

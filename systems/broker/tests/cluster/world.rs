@@ -200,6 +200,13 @@ impl World {
         self.happen(at, Event::Stop);
     }
 
+    /// The disk of a process that does not run is replaced by an empty one.
+    pub(crate) fn lose_disk(&mut self, at: At) {
+        assert!(!self.is_up(at), "a disk is replaced while its machine is off");
+        self.note(at, "loses its disk");
+        self.hosts[at.0].env.disk = MemDisk::new();
+    }
+
     /// The machine loses its power: what was not synced is lost, torn or kept, piece by piece.
     pub(crate) fn power_fail(&mut self, at: At) {
         self.note(at, "loses its power");

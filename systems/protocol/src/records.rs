@@ -18,12 +18,14 @@
 mod builder;
 mod control;
 mod record;
+mod retain;
 #[cfg(test)]
 mod tests;
 
 pub use builder::BatchBuilder;
 pub use control::{EndTxnMarker, TxnResult};
 pub use record::{Headers, Record, Records};
+pub use retain::Retained;
 
 use bytes::{Buf, Bytes};
 use thiserror::Error;

@@ -56,6 +56,13 @@ impl PartitionLog {
             return Err(AppendError::TooLarge { size_bytes, max_bytes });
         }
         batch.check_for_append()?;
+        // What is compressed cannot be looked into.
+        let decides = self.config.cleanup.compact && !batch.header().is_control();
+        if decides
+            && batch.records().is_ok_and(|mut all| all.any(|record| record.is_ok_and(|r| r.key.is_none())))
+        {
+            return Err(AppendError::NoKey);
+        }
         // A coordinator writes for a producer, in its transaction and outside of its sequence.
         let has_place =
             base_sequence >= 0 || batch.header().is_transactional() || batch.header().is_control();

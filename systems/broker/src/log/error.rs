@@ -84,6 +84,9 @@ pub enum AppendError {
         /// [`LogConfig::max_batch_bytes`](super::LogConfig::max_batch_bytes).
         max_bytes: usize,
     },
+    /// A record without a key, where the last record of each key is to be kept.
+    #[error("record without a key in a log that is compacted")]
+    NoKey,
     /// A producer id without an epoch and a sequence number.
     #[error("batch of producer {producer_id} with epoch {producer_epoch} and base sequence {base_sequence}")]
     Sequence {

@@ -4,7 +4,7 @@
 //! ```text
 //! DIR/00000000000000000000.log    segments, named by the first offset in them
 //! DIR/00000000000000001234.log    record batches, one after the other, offsets and leader epochs written in
-//! DIR/checkpoint                  where the log begins, once that is not where its first segment does
+//! DIR/checkpoint                  where the log begins, once that is not where its first segment does; see `compact`
 //! ```
 //! Nothing else is stored. Index, leader epochs and producer state are made anew from the batches on opening, which
 //! reads all of the log and checks each CRC.
@@ -16,13 +16,15 @@
 //! - truncation, reset, a start that moved up and the cut of a broken tail are durable when they return: otherwise what was cut could come
 //!   back behind what was appended in its place.
 //!
-//! Offsets are without gaps: each batch continues where the one before ends, and what does not is corruption.
+//! Offsets are without gaps, compacted or not (see `compact`): each batch continues where the one before ends, and what does
+//! not is corruption.
 //!
 //! What it cannot see: whether a broken tail of the last segment was never synced, or was synced and rotted since. It
 //! is cut in both cases, as in Kafka, and [`Recovery`] tells.
 
 mod append;
 mod checkpoint;
+mod compact;
 mod epochs;
 mod error;
 mod files;
@@ -34,13 +36,15 @@ mod start;
 mod transactions;
 mod truncate;
 
+pub use compact::Compaction;
 pub use epochs::EpochEnd;
 pub use error::{AppendError, Corruption, LogError, ReadError};
 pub use producers::{MarkerCheck, ProducerCheck, ProducerSummary};
 pub use settings::{Cleanup, LogConfig};
 pub use transactions::AbortedTransaction;
 
-use checkpoint::Checkpoint;
+use checkpoint::{Checkpoint, Cleaned};
+use compact::Cleaning;
 use epochs::LeaderEpochs;
 use producers::Producers;
 use riprap_env::{Disk, DiskError, sync_dir_and_parents};
@@ -124,6 +128,8 @@ pub struct PartitionLog {
     /// A failed write may have left bytes behind the last segment's end.
     tail_is_unclean: bool,
     failed: bool,
+    cleaned: Cleaned,
+    cleaning: Option<Box<Cleaning>>,
 }
 
 impl PartitionLog {
@@ -149,6 +155,8 @@ impl PartitionLog {
             name_is_new: true,
             tail_is_unclean: false,
             failed: false,
+            cleaned: Cleaned::default(),
+            cleaning: None,
         };
         match log.load(disk) {
             Ok(recovery) => Ok((log, recovery)),
@@ -166,7 +174,11 @@ impl PartitionLog {
         if bases.is_empty() {
             bases.push(checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.start_offset));
         }
-        self.start_offset = checkpoint.map_or(bases[0], |checkpoint| checkpoint.start_offset);
+        self.start_offset = checkpoint.as_ref().map_or(bases[0], |checkpoint| checkpoint.start_offset);
+        self.cleaned = checkpoint.map(|checkpoint| checkpoint.cleaned).unwrap_or_default();
+        for name in names.iter().filter(|name| segment::is_cleaned_file_name(name)) {
+            disk.remove(&format!("{}/{name}", self.dir))?;
+        }
         // What a removal that was cut short has left.
         let below = bases.partition_point(|base| *base <= self.start_offset).saturating_sub(1);
         for base in bases.drain(..below) {
@@ -177,6 +189,12 @@ impl PartitionLog {
         for (index, base) in bases.iter().enumerate() {
             let segment = Segment::open(disk, &self.dir, *base, &self.producers)?;
             let path = segment.path.clone();
+            if *base < self.log_end_offset {
+                // What a compaction has put into the segment before.
+                disk.close(segment.file);
+                disk.remove(&path)?;
+                continue;
+            }
             self.segments.push(segment);
             if *base != self.log_end_offset {
                 return Err(LogError::Gap { path, expected: self.log_end_offset, found: *base });
@@ -198,6 +216,10 @@ impl PartitionLog {
             self.begin_anew(disk, start_offset, start_offset)?;
         }
         self.forget_below_start();
+        if self.cleaned.truncate(self.log_end_offset) {
+            let start_offset = self.start_offset;
+            self.write_checkpoint(disk, start_offset)?;
+        }
         // What was read may have been in memory only: a process that crashed before its sync leaves that behind.
         disk.sync(self.last().file)?;
         sync_dir_and_parents(disk, &self.dir)?;

@@ -112,6 +112,8 @@ struct Producer {
     open_since: Option<i64>,
     /// Of the coordinator that ended a transaction last; none if none did.
     coordinator_epoch: Option<i32>,
+    /// The marker by which it did.
+    marker_offset: Option<i64>,
 }
 
 impl Producer {
@@ -122,6 +124,7 @@ impl Producer {
             last_offset: 0,
             open_since: None,
             coordinator_epoch: None,
+            marker_offset: None,
         }
     }
 
@@ -225,6 +228,14 @@ impl Producers {
         })
     }
 
+    /// Whether what is known of a producer comes from this batch, or marker, of the log.
+    pub(super) fn remembers(&self, batch: &BatchHeader) -> bool {
+        self.by_id.get(&batch.producer_id).is_some_and(|producer| {
+            let is_marker = producer.marker_offset == Some(batch.base_offset);
+            is_marker || producer.batches.iter().any(|seen| seen.first_offset == batch.base_offset)
+        })
+    }
+
     /// Where the first of all open transactions began.
     pub(super) fn first_open(&self) -> Option<i64> {
         self.open.first().copied()
@@ -266,6 +277,7 @@ impl Producers {
         producer.reach_epoch(producer_epoch);
         producer.last_offset = marker_offset;
         producer.coordinator_epoch = Some(marker.coordinator_epoch);
+        producer.marker_offset = Some(marker_offset);
         let first_offset = producer.open_since.take();
         if let Some(first_offset) = first_offset {
             self.open.remove(&first_offset);

@@ -60,7 +60,15 @@ impl PartitionLog {
             }
             max_bytes -= taken;
             let whole_segment = position + taken as u64 == segment.size_bytes;
-            pieces.push(chunk.slice(..taken));
+            let mut whole_from = 0;
+            if pieces.is_empty() && taken > 0 && first.is_filler() && first.base_offset < from_offset {
+                // Who has what is below goes on from there, on a follower exactly.
+                let BatchHeader { leader_epoch, size_bytes, .. } = first;
+                let rest = RecordBatch::filler(from_offset, first.last_offset(), leader_epoch);
+                pieces.push(rest.bytes().clone());
+                whole_from = size_bytes;
+            }
+            pieces.push(chunk.slice(whole_from..taken));
             if !whole_segment {
                 break;
             }

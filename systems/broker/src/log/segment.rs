@@ -49,6 +49,16 @@ pub(super) fn file_name(base_offset: i64) -> String {
     format!("{base_offset:020}.log")
 }
 
+/// The same, of what will take its place.
+pub(super) fn cleaned_file_name(base_offset: i64) -> String {
+    format!("{base_offset:020}.cleaned")
+}
+
+/// Whether it is such a file's.
+pub(super) fn is_cleaned_file_name(name: &str) -> bool {
+    name.ends_with(".cleaned")
+}
+
 /// The offset at which the segment of that file name begins; nothing if it is another file.
 pub(super) fn parse_file_name(name: &str) -> Option<i64> {
     let digits = name.strip_suffix(".log")?;
@@ -75,6 +85,26 @@ impl Segment {
             size_bytes: 0,
             producers_before,
             first_timestamp_ms,
+            index: Vec::new(),
+        })
+    }
+
+    /// A segment in a file of its own, empty, that will take the place of one that begins where it does.
+    pub(super) fn create_cleaned(
+        disk: &mut dyn Disk,
+        path: String,
+        replaced: &Segment,
+    ) -> Result<Segment, DiskError> {
+        let file = disk.open(&path)?;
+        disk.truncate(file, 0)?;
+        let producers_before = replaced.producers_before.clone();
+        Ok(Segment {
+            base_offset: replaced.base_offset,
+            path,
+            file,
+            size_bytes: 0,
+            producers_before,
+            first_timestamp_ms: None,
             index: Vec::new(),
         })
     }

@@ -22,6 +22,14 @@ pub struct LogConfig {
     pub retention_ms: Option<i64>,
     /// How large the log may be before its oldest segments are deleted; none is without limit.
     pub retention_bytes: Option<u64>,
+    /// How long a record without a value is kept once it has removed its key. Units: milliseconds.
+    pub delete_retention_ms: i64,
+    /// A log is compacted when this part of it was written since the last time. Units: percent.
+    pub min_dirty_percent: u32,
+    /// Records that are younger are not compacted. Units: milliseconds.
+    pub min_compaction_lag_ms: i64,
+    /// Records that are older are compacted whatever there is to gain. Units: milliseconds.
+    pub max_compaction_lag_ms: i64,
 }
 
 /// What becomes of old records.
@@ -29,21 +37,28 @@ pub struct LogConfig {
 pub struct Cleanup {
     /// They are deleted by age and size.
     pub delete: bool,
+    /// Of those with one key, only the last is kept.
+    pub compact: bool,
 }
 
 impl Default for LogConfig {
     /// Kafka's defaults.
     fn default() -> LogConfig {
-        const WEEK_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+        const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+        const WEEK_MS: i64 = 7 * DAY_MS;
         LogConfig {
             segment_bytes: 1 << 30,
             segment_ms: WEEK_MS,
             index_interval_bytes: 4096,
             max_batch_bytes: (1 << 20) + 12,
             timestamp_type: TimestampType::CreateTime,
-            cleanup: Cleanup { delete: true },
+            cleanup: Cleanup { delete: true, compact: false },
             retention_ms: Some(WEEK_MS),
             retention_bytes: None,
+            delete_retention_ms: DAY_MS,
+            min_dirty_percent: 50,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX,
         }
     }
 }

@@ -25,6 +25,7 @@ impl PartitionLog {
             return Ok(false);
         }
         self.failed = true;
+        self.abandon_cleaning(disk)?;
         self.write_checkpoint(disk, offset)?;
         self.start_offset = offset;
         let below = self.segments.partition_point(|segment| segment.base_offset <= offset) - 1;
@@ -87,8 +88,8 @@ impl PartitionLog {
         let mut start = None;
         if let Some(retention_ms) = self.config.retention_ms {
             let is_old = |segment: &Segment| {
-                let newest = segment.max_timestamp_ms().filter(|newest| *newest >= 0);
-                newest.is_some_and(|newest| now_ms.saturating_sub(newest) > retention_ms)
+                let is_past = |newest| newest >= 0 && now_ms.saturating_sub(newest) > retention_ms;
+                segment.max_timestamp_ms().is_none_or(is_past)
             };
             while let Some((_, end)) = committed.next_if(|(segment, _)| is_old(segment)) {
                 start = Some(end);

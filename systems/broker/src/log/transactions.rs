@@ -11,7 +11,7 @@
 use super::PartitionLog;
 use super::producers::{Ended, Producers};
 use riprap_protocol::records::{BatchHeader, EndTxnMarker, TxnResult};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A transaction whose records in this log do not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +50,21 @@ impl Transactions {
     pub(super) fn truncate(&mut self, end_offset: i64) {
         self.ended.retain(|ended| ended.marker_offset < end_offset);
         self.aborted.retain(|aborted| aborted.marker_offset < end_offset);
+    }
+
+    /// All that were aborted and have records in the log, or may have.
+    pub(super) fn aborted(&self) -> &[AbortedTransaction] {
+        &self.aborted
+    }
+
+    /// Forgets those whose markers are gone, and with them their records.
+    pub(super) fn forget_markers(&mut self, gone: &BTreeSet<i64>) {
+        self.aborted.retain(|aborted| !gone.contains(&aborted.marker_offset));
+    }
+
+    /// Forgets those that ended below `end_offset`: none of their records is left.
+    pub(super) fn forget_aborted(&mut self, end_offset: i64) {
+        self.aborted.retain(|aborted| aborted.marker_offset >= end_offset);
     }
 
     /// Forgets those whose marker is below `start_offset`: of them nothing is left.

@@ -1,5 +1,6 @@
 //! What makes a log shorter: truncation, and beginning anew.
 
+use super::checkpoint::Cleaned;
 use super::epochs::LeaderEpochs;
 use super::producers::Producers;
 use super::segment::{Place, Segment};
@@ -29,6 +30,7 @@ impl PartitionLog {
             return Ok(start_offset);
         }
         self.failed = true;
+        self.abandon_cleaning(disk)?;
         self.remove_segments_from(disk, keep + 1)?;
         disk.truncate(self.last().file, position)?;
 
@@ -46,6 +48,10 @@ impl PartitionLog {
         self.forget_below_start();
         self.tail_is_unclean = false;
         self.sync_last(disk)?;
+        if self.cleaned.truncate(self.log_end_offset) {
+            let start_offset = self.start_offset;
+            self.write_checkpoint(disk, start_offset)?;
+        }
         Ok(self.log_end_offset)
     }
 
@@ -67,7 +73,9 @@ impl PartitionLog {
         base_offset: i64,
     ) -> Result<(), LogError> {
         self.failed = true;
+        self.abandon_cleaning(disk)?;
         self.remove_segments_from(disk, 0)?;
+        self.cleaned = Cleaned::default();
         self.write_checkpoint(disk, start_offset)?;
         self.start_offset = start_offset;
         self.epochs = LeaderEpochs::default();

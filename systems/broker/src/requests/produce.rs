@@ -288,6 +288,7 @@ impl Running {
                     AppendError::Batch(BatchError::Crc { .. }) => ErrorCode::CORRUPT_MESSAGE,
                     AppendError::Batch(_)
                     | AppendError::Empty
+                    | AppendError::NoKey
                     | AppendError::Sequence { .. }
                     | AppendError::Transaction { .. } => ErrorCode::INVALID_RECORD,
                     AppendError::Discontinuous(_) => ErrorCode::UNKNOWN_SERVER_ERROR,

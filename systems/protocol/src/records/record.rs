@@ -82,7 +82,7 @@ impl Iterator for Headers {
     }
 }
 
-fn take_record(rest: &mut Bytes) -> Result<Record, &'static str> {
+pub(super) fn take_record(rest: &mut Bytes) -> Result<Record, &'static str> {
     let length = usize::try_from(take_varint(rest)?).map_err(|_| "negative length")?;
     if length > rest.len() {
         return Err("length is past the batch's end");

@@ -1,5 +1,6 @@
 //! Tables of cases for one log; `model` compares with a list of batches, `power` lets the power fail.
 
+mod compact;
 mod model;
 mod power;
 mod producers;
@@ -20,9 +21,13 @@ const SMALL: LogConfig = LogConfig {
     max_batch_bytes: 1000,
     timestamp_type: TimestampType::CreateTime,
     segment_ms: i64::MAX,
-    cleanup: Cleanup { delete: true },
+    cleanup: Cleanup { delete: true, compact: false },
     retention_ms: None,
     retention_bytes: Some(900),
+    delete_retention_ms: 1000,
+    min_dirty_percent: 0,
+    min_compaction_lag_ms: 0,
+    max_compaction_lag_ms: i64::MAX,
 };
 
 /// A batch of `count` records as a producer sends it; the records' timestamps are `timestamp_ms` and up.

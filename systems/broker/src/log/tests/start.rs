@@ -163,7 +163,7 @@ fn retention_takes_whole_segments_from_the_start() {
     // First by time, then by what is left.
     check(LogConfig { retention_ms: Some(100), ..by_size(4) }, 202, 12, Some(4));
     check(LogConfig { retention_ms: Some(100), ..by_size(2) }, 202, 12, Some(8));
-    check(LogConfig { cleanup: Cleanup { delete: false }, ..by_size(0) }, 602, 12, None);
+    check(LogConfig { cleanup: Cleanup { delete: false, compact: true }, ..by_size(0) }, 602, 12, None);
 }
 
 #[test]

@@ -85,6 +85,12 @@ pub struct BrokerConfig {
     pub segment_bytes: u64,
     /// The largest batch that a producer may send. Units: bytes.
     pub max_batch_bytes: usize,
+    /// How often logs are looked through for what is too old or too much.
+    pub retention_check_interval_ms: u64,
+    /// How long a partition remembers a producer that is silent.
+    pub producer_id_expiration_ms: u64,
+    /// How long it takes until logs are looked through again for what can be compacted.
+    pub cleaner_backoff_ms: u64,
     /// What becomes of old records, where the topic does not say.
     pub topic_defaults: RetentionConfig,
     /// Of consumer groups.
@@ -158,6 +164,9 @@ impl BrokerConfig {
             quorum_log_bytes: 4 << 20,
             segment_bytes: 1 << 30,
             max_batch_bytes: 1_048_588,
+            retention_check_interval_ms: 300_000,
+            producer_id_expiration_ms: 24 * 3600 * 1000,
+            cleaner_backoff_ms: 15_000,
             topic_defaults: RetentionConfig::default(),
             groups: GroupConfig::default(),
             defect: None,
@@ -207,6 +216,9 @@ impl BrokerConfig {
             ("quorum_heartbeat_ms", self.quorum_heartbeat_ms),
             ("quorum_log_bytes", self.quorum_log_bytes),
             ("segment_bytes", self.segment_bytes),
+            ("retention_check_interval_ms", self.retention_check_interval_ms),
+            ("producer_id_expiration_ms", self.producer_id_expiration_ms),
+            ("cleaner_backoff_ms", self.cleaner_backoff_ms),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(format!("{name} is 0; at least 1"));

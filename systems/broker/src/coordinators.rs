@@ -15,7 +15,9 @@ use bytes::Bytes;
 use led::Led;
 use riprap_coord::Index;
 use riprap_env::{ConnId, LogLevel};
-use riprap_protocol::messages::{CreateTopicsRequest, CreateTopicsRequestTopic, ForwardRequestRequest};
+use riprap_protocol::messages::{
+    CreateTopicsRequest, CreateTopicsRequestConfig, CreateTopicsRequestTopic, ForwardRequestRequest,
+};
 use riprap_protocol::records::{BatchBuilder, EndTxnMarker, NO_SEQUENCE, RecordBatch};
 use riprap_protocol::{ApiKey, ErrorCode, Message};
 use std::collections::BTreeMap;
@@ -305,6 +307,11 @@ impl Running {
             name: name.to_owned(),
             num_partitions: partitions as i32,
             replication_factor: replicas as i16,
+            // It is kept so whatever is asked for; this is for who looks.
+            configs: vec![CreateTopicsRequestConfig {
+                name: "cleanup.policy".to_owned(),
+                value: Some("compact".to_owned()),
+            }],
             ..Default::default()
         };
         let body = CreateTopicsRequest { topics: vec![topic], ..Default::default() };

@@ -246,6 +246,7 @@ impl Running {
                 cx.env.log(LogLevel::Warn, line);
                 replica.log.reset_to(cx.env.disk(), to).map_err(failed)?;
                 replica.high_watermark = to;
+                self.replicas.take_back_high_watermark(key, cx)?;
                 return Ok(());
             }
             _ => {
@@ -269,6 +270,7 @@ impl Running {
                     leaders.epoch, leaders.end_offset
                 ),
             );
+            self.replicas.take_back_high_watermark(key, cx)?;
             return Ok(());
         }
         let records = answer.records.clone().unwrap_or_default();

@@ -7,6 +7,7 @@
 //! controller    the quorum's leader: decides about brokers, topics, leaders, in-sync replicas
 //! membership    registers with the controller, says that it lives
 //! replicas      this broker's copies: roles, high watermarks          fetcher   followers' fetches, truncation, ISRs
+//! upkeep        retention, compaction                                 high_watermarks   written down for the next life
 //! requests      what clients ask for                                  coordinators  drive consumer groups
 //! group         consumer groups as a state machine     txn       transactions as a state machine
 //! transactions  drives those, asks them, carries markers
@@ -19,7 +20,7 @@
 //! it is acknowledged, and no election loses it; an idempotent producer's record is in the log once; what a consumer saw
 //! is never replaced.
 //!
-//! Not served: retention, authentication.
+//! Not served: authentication.
 
 mod config;
 mod connection;
@@ -29,6 +30,7 @@ pub mod defect;
 mod durability;
 mod fetcher;
 pub mod group;
+mod high_watermarks;
 mod ids;
 pub mod log;
 mod membership;
@@ -46,6 +48,7 @@ pub mod settings;
 pub mod shell;
 mod transactions;
 pub mod txn;
+mod upkeep;
 
 pub use config::{Address, BrokerConfig, RetentionConfig};
 pub use durability::Fsync;

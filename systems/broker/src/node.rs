@@ -16,6 +16,7 @@ use crate::controller::Controller;
 use crate::coordinators::Coordinators;
 use crate::durability::begin_life;
 use crate::fetcher::{AskedFetch, Fetches};
+use crate::high_watermarks::HighWatermarks;
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
 use crate::membership::Membership;
 use crate::observe::Counters;
@@ -26,6 +27,7 @@ use crate::replicas::Replicas;
 use crate::requests::fetch::Sessions;
 use crate::requests::waiting::Waiting;
 use crate::transactions::{Part, Transactions};
+use crate::upkeep::Upkeep;
 use riprap_env::{DiskError, Effect, Effects, Env, Event, LogLevel, Node};
 use riprap_protocol::frame::encode_response;
 use riprap_protocol::messages::{RaftMessageRequest, RaftMessageResponse};
@@ -141,6 +143,7 @@ pub(crate) struct Running {
     pub(crate) controller: Option<Controller>,
     pub(crate) membership: Membership,
     pub(crate) replicas: Replicas,
+    pub(crate) upkeep: Upkeep,
     pub(crate) waiting: Waiting,
     pub(crate) fetch_sessions: Sessions,
     pub(crate) fetches: Fetches,
@@ -172,7 +175,8 @@ impl Running {
             quorum,
             controller: None,
             membership: Membership::default(),
-            replicas: Replicas::new(&config),
+            replicas: Replicas::new(&config, HighWatermarks::open(env.disk())?),
+            upkeep: Upkeep::default(),
             waiting: Waiting::default(),
             fetch_sessions: Sessions::default(),
             fetches: Fetches::default(),
@@ -258,6 +262,7 @@ impl Running {
             self.answer_fetches(cx);
             self.answer_deletes(cx);
             self.answer_expired(cx);
+            self.keep_up(cx)?;
             self.send_fetches(cx);
             self.ask_for_isrs(cx);
             self.tick_controller(cx);
@@ -293,6 +298,8 @@ impl Running {
             self.controller.as_ref().map(Controller::wake_at_ns),
             self.replicas.wake_at_ns(),
             self.fetches.wake_at_ns().filter(|at_ns| *at_ns > now_ns),
+            Some(self.upkeep.wake_at_ns()),
+            Some(self.replicas.high_watermarks.wake_at_ns()),
             self.coordinators.wake_at_ns(),
             self.transactions.wake_at_ns(),
         ];
@@ -397,6 +404,7 @@ impl Running {
     pub(crate) fn exit(&mut self, cx: &mut Cx<'_>) {
         if !std::mem::replace(&mut self.is_over, true) {
             self.end_life(cx);
+            self.save_high_watermarks_last(cx);
             cx.env.log(LogLevel::Info, format_args!("ends"));
             cx.effects.push(Effect::Exit { status: 0 });
         }

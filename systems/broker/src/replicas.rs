@@ -1,9 +1,12 @@
 //! All of this broker's copies: which there are, which were changed in this turn.
 
 use crate::config::BrokerConfig;
+use crate::coordinators::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC};
 use crate::durability::{Flush, Fsync};
+use crate::high_watermarks::HighWatermarks;
 use crate::ids::{PartitionKey, TopicId};
-use crate::log::{LogConfig, LogError, PartitionLog};
+use crate::log::{Cleanup, LogConfig, LogError, PartitionLog};
+use crate::metadata::Topic;
 use crate::node::{Cx, Fatal, Running};
 use crate::replica::Replica;
 use riprap_env::LogLevel;
@@ -13,10 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where the logs lie on the disk, one folder each.
 const DIR: &str = "partitions";
 
+/// The largest segment of a topic that coordinators keep: what is in the last one cannot be compacted, and is read whenever
+/// a coordinator is replaced. Source: Kafka's `offsets.topic.segment.bytes`.
+const INTERNAL_SEGMENT_BYTES: u64 = 100 << 20;
+
 /// This broker's copies.
 #[derive(Debug)]
 pub(crate) struct Replicas {
     open: BTreeMap<PartitionKey, Replica>,
+    pub(crate) high_watermarks: HighWatermarks,
     /// Opened what the disk holds, and removed what nobody needs any more.
     is_awake: bool,
     /// Appended to since the last sync.
@@ -34,9 +42,10 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    pub(crate) fn new(config: &BrokerConfig) -> Replicas {
+    pub(crate) fn new(config: &BrokerConfig, high_watermarks: HighWatermarks) -> Replicas {
         Replicas {
             open: BTreeMap::new(),
+            high_watermarks,
             is_awake: false,
             dirty: BTreeSet::new(),
             changed: BTreeSet::new(),
@@ -126,6 +135,19 @@ fn dir_of(key: PartitionKey) -> String {
     format!("{DIR}/{}", name_of(key))
 }
 
+/// How a topic's logs are kept. What coordinators keep is theirs: it is compacted, and never deleted by age.
+fn log_config(config: &BrokerConfig, topic: &Topic) -> LogConfig {
+    let config = topic.settings(config).log_config();
+    if !matches!(topic.name.as_str(), OFFSETS_TOPIC | TRANSACTIONS_TOPIC) {
+        return config;
+    }
+    LogConfig {
+        cleanup: Cleanup { delete: false, compact: true },
+        segment_bytes: config.segment_bytes.min(INTERNAL_SEGMENT_BYTES),
+        ..config
+    }
+}
+
 fn name_of(key: PartitionKey) -> String {
     format!("{}-{}", key.topic, key.index)
 }
@@ -144,17 +166,20 @@ impl Running {
         let me = self.config.id;
         let image = self.quorum.image();
         let replicas = &mut self.replicas;
+        let mut opened = Vec::new();
         for (key, partition) in image.partitions() {
             if !partition.state.replicas.contains(&me) {
                 continue;
             }
-            let log_config = partition.topic.settings(&self.config).log_config();
+            let log_config = log_config(&self.config, partition.topic);
             let replica = match replicas.open.entry(key) {
                 Entry::Occupied(open) => open.into_mut(),
                 Entry::Vacant(missing) => {
                     let name = &partition.topic.name;
                     self.membership.hurry(cx.now_ns);
-                    missing.insert(open(key, name, log_config, self.config.fsync, cx)?)
+                    let saved = replicas.high_watermarks.get(key);
+                    opened.push(key);
+                    missing.insert(open(key, name, log_config, self.config.fsync, saved, cx)?)
                 }
             };
             replica.log.set_config(log_config);
@@ -162,6 +187,9 @@ impl Running {
                 replicas.changed.insert(key);
                 replicas.isr_check_at_ns = cx.now_ns;
             }
+        }
+        for key in opened {
+            replicas.take_back_high_watermark(key, cx)?;
         }
         Ok(())
     }
@@ -223,6 +251,7 @@ fn open(
     topic_name: &str,
     log_config: LogConfig,
     fsync: Fsync,
+    saved: Option<i64>,
     cx: &mut Cx<'_>,
 ) -> Result<Replica, Fatal> {
     let opened = PartitionLog::open(cx.env.disk(), &dir_of(key), log_config);
@@ -230,7 +259,8 @@ fn open(
         let partition = format!("{topic_name}-{}", key.index);
         Fatal::Log { partition, error }
     })?;
-    let replica = Replica::new(key, topic_name, log, fsync);
+    let mut replica = Replica::new(key, topic_name, log, fsync);
+    replica.restore_high_watermark(saved);
     if recovery.batches > 0 || recovery.cut.is_some() {
         let (name, end, batches) = (replica.name(), replica.log.log_end_offset(), recovery.batches);
         cx.env.log(LogLevel::Info, format_args!("{name}: found {batches} batches up to offset {end}"));

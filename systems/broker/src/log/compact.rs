@@ -29,6 +29,7 @@
 //! Source: Kafka's documentation, "Log Compaction"; LogCleaner, Cleaner; KIP-534 (how long records without a value stay).
 
 use super::checkpoint::Mark;
+use super::index;
 use super::segment::{self, Scan, Segment};
 use super::transactions::AbortedTransaction;
 use super::{Corruption, LogError, PartitionLog};
@@ -382,6 +383,13 @@ impl PartitionLog {
         let count = self.segments[first..].iter().take_while(|s| s.base_offset < walk.base_offset).count();
         self.failed = true;
         let path = self.segments[first].path.clone();
+        let mut had_index = false;
+        for replaced in &self.segments[first..first + count] {
+            had_index |= index::remove(disk, &replaced.path)?;
+        }
+        if had_index {
+            disk.sync_dir(&self.dir)?;
+        }
         disk.rename(&target.segment.path, &path)?;
         disk.sync_dir(&self.dir)?;
         for replaced in &self.segments[first + 1..first + count] {
@@ -396,6 +404,8 @@ impl PartitionLog {
         let replaced: Vec<Segment> = self.segments.splice(first..first + count, [segment]).collect();
         self.transactions.forget_markers(markers_gone);
         markers_gone.clear();
+        let next = &self.segments[first + 1];
+        self.write_index(disk, first, next.base_offset, &next.producers_before);
         self.failed = false;
         let before_bytes = replaced.iter().map(|segment| segment.size_bytes).sum();
         for segment in replaced {

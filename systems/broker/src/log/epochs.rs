@@ -53,6 +53,14 @@ impl LeaderEpochs {
         }
     }
 
+    /// The epochs of the batches from `base_offset` on and below `end_offset`, each with where it begins among them.
+    pub(super) fn within(&self, base_offset: i64, end_offset: i64) -> Vec<(i32, i64)> {
+        let first = self.of_offset(base_offset).map(|epoch| (epoch, base_offset));
+        let later =
+            self.starts.iter().filter(|start| (base_offset + 1..end_offset).contains(&start.start_offset));
+        first.into_iter().chain(later.map(|start| (start.epoch, start.start_offset))).collect()
+    }
+
     /// The epoch of the last batch.
     pub(super) fn last(&self) -> Option<i32> {
         self.starts.last().map(|start| start.epoch)

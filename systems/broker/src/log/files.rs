@@ -13,7 +13,7 @@ const VERSION_BYTES: usize = 1;
 const CRC_BYTES: usize = 4;
 
 /// A body as it is stored.
-pub(super) fn seal(version: u8, body: &[u8]) -> Bytes {
+pub(crate) fn seal(version: u8, body: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(VERSION_BYTES + body.len() + CRC_BYTES);
     bytes.put_u8(version);
     bytes.put_slice(body);
@@ -23,7 +23,7 @@ pub(super) fn seal(version: u8, body: &[u8]) -> Bytes {
 }
 
 /// The body of what was stored; none if it is not what was written, or of another version.
-pub(super) fn unseal(version: u8, bytes: &Bytes) -> Option<Bytes> {
+pub(crate) fn unseal(version: u8, bytes: &Bytes) -> Option<Bytes> {
     let end = bytes.len().checked_sub(CRC_BYTES).filter(|end| *end >= VERSION_BYTES)?;
     let stored = u32::from_be_bytes(bytes[end..].try_into().expect("four bytes are left"));
     let is_whole = bytes[0] == version && crc32c::crc32c(&bytes[..end]) == stored;
@@ -31,7 +31,7 @@ pub(super) fn unseal(version: u8, bytes: &Bytes) -> Option<Bytes> {
 }
 
 /// All of a file; none if it is not there.
-pub(super) fn read(disk: &mut dyn Disk, path: &str) -> Result<Option<Bytes>, DiskError> {
+pub(crate) fn read(disk: &mut dyn Disk, path: &str) -> Result<Option<Bytes>, DiskError> {
     if !disk.exists(path) {
         return Ok(None);
     }
@@ -55,8 +55,9 @@ pub(super) fn write(disk: &mut dyn Disk, path: &str, bytes: &[u8]) -> Result<(),
 }
 
 /// Replaces a file in one step, durably: whatever a power failure leaves is the old one or the new one, whole.
-pub(super) fn replace(disk: &mut dyn Disk, dir: &str, name: &str, bytes: &[u8]) -> Result<(), DiskError> {
-    let (path, new) = (format!("{dir}/{name}"), format!("{dir}/{name}.new"));
+pub(crate) fn replace(disk: &mut dyn Disk, dir: &str, name: &str, bytes: &[u8]) -> Result<(), DiskError> {
+    let path = if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
+    let new = format!("{path}.new");
     write(disk, &new, bytes)?;
     disk.rename(&new, &path)?;
     disk.sync_dir(dir)

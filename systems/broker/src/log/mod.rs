@@ -5,9 +5,10 @@
 //! DIR/00000000000000000000.log    segments, named by the first offset in them
 //! DIR/00000000000000001234.log    record batches, one after the other, offsets and leader epochs written in
 //! DIR/checkpoint                  where the log begins, once that is not where its first segment does; see `compact`
+//! DIR/00000000000000000000.index  what was learned from a segment that has ended
 //! ```
-//! Nothing else is stored. Index, leader epochs and producer state are made anew from the batches on opening, which
-//! reads all of the log and checks each CRC.
+//! Index, leader epochs and producer state come from the batches. Opening reads those of the last segment, and of any other
+//! whose index is missing, and checks each CRC; of the rest, each is checked when it is read.
 //!
 //! What is durable when, so that a power failure at any moment leaves a log that opens and has what was promised:
 //! - an append is durable after [`sync`](PartitionLog::sync), whose reach is
@@ -27,7 +28,8 @@ mod checkpoint;
 mod compact;
 mod epochs;
 mod error;
-mod files;
+pub(crate) mod files;
+mod index;
 mod producers;
 mod read;
 mod segment;
@@ -55,7 +57,7 @@ use transactions::Transactions;
 /// What was found when a log was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recovery {
-    /// Whole batches read.
+    /// Whole batches read: those of segments without an index.
     pub batches: u64,
     /// The tail that was broken, and is gone now.
     pub cut: Option<Cut>,
@@ -182,10 +184,13 @@ impl PartitionLog {
         // What a removal that was cut short has left.
         let below = bases.partition_point(|base| *base <= self.start_offset).saturating_sub(1);
         for base in bases.drain(..below) {
-            disk.remove(&format!("{}/{}", self.dir, segment::file_name(base)))?;
+            let path = format!("{}/{}", self.dir, segment::file_name(base));
+            disk.remove(&path)?;
+            index::remove(disk, &path)?;
         }
         self.log_end_offset = bases[0].min(self.start_offset);
         let mut recovery = Recovery::default();
+        let mut unindexed = Vec::new();
         for (index, base) in bases.iter().enumerate() {
             let segment = Segment::open(disk, &self.dir, *base, &self.producers)?;
             let path = segment.path.clone();
@@ -193,6 +198,7 @@ impl PartitionLog {
                 // What a compaction has put into the segment before.
                 disk.close(segment.file);
                 disk.remove(&path)?;
+                index::remove(disk, &path)?;
                 continue;
             }
             self.segments.push(segment);
@@ -200,7 +206,13 @@ impl PartitionLog {
                 return Err(LogError::Gap { path, expected: self.log_end_offset, found: *base });
             }
             let size = disk.len(self.last().file)?;
+            if index + 1 < bases.len() && self.restore_from_index(disk, size)? {
+                continue;
+            }
             let broken = self.scan_last(disk, size, &mut recovery.batches)?;
+            if broken.is_none() && index + 1 < bases.len() {
+                unindexed.push(self.segments.len() - 1);
+            }
             if let Some((position, why)) = broken {
                 if index + 1 < bases.len() {
                     return Err(LogError::Corrupt { path, position, why });
@@ -208,6 +220,11 @@ impl PartitionLog {
                 disk.truncate(self.last().file, position)?;
                 let offset = self.log_end_offset;
                 recovery.cut = Some(Cut { path, position, size_bytes: size - position, offset, why });
+            }
+        }
+        for at in unindexed {
+            if let Some(next) = self.segments.get(at + 1) {
+                self.write_index(disk, at, next.base_offset, &next.producers_before);
             }
         }
         if self.log_end_offset < self.start_offset {
@@ -355,6 +372,17 @@ impl PartitionLog {
         self.epochs.append(header.leader_epoch, header.base_offset.max(self.start_offset));
         self.take_in_producer(header, marker);
         self.log_end_offset = header.next_offset();
+    }
+
+    /// Forgets producers that were not heard of for so long, by the broker's clock. Called every so often: it is also how the
+    /// log knows the time.
+    pub fn expire_producers(&mut self, now_ms: i64, expiration_ms: i64) {
+        self.producers.expire(now_ms, expiration_ms);
+    }
+
+    /// Whether the log gave up after a disk error; see [`LogError::Failed`].
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     fn check_works(&self) -> Result<(), LogError> {

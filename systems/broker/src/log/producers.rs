@@ -9,12 +9,13 @@
 //! fence a producer, and aborts under the new one. A marker of the same epoch may come twice, for a coordinator that
 //! did not hear of the first sends it again (KAFKA-19999 is about a broker that refused it).
 //!
-//! What it cannot see: a producer whose batches are all gone from the log, or that was forgotten for
-//! [`PRODUCERS_MAX`]; it has to begin anew under another id or epoch, for nobody can tell what of it is stored.
+//! What it cannot see: a producer whose batches are all gone from the log, for who learns from the log; or that was forgotten
+//! for [`PRODUCERS_MAX`] or its silence; it has to begin anew under another id or epoch, for nobody can tell what of it is stored.
 //!
 //! Source: KIP-98, "Idempotent Producer Guarantees" and "Transactional Guarantees"; ProducerAppendInfo#checkSequence
 //! and #appendEndTxnMarker, ProducerStateEntry.
 
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use riprap_protocol::records::{BatchHeader, EndTxnMarker, add_sequence};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,9 +23,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// is at most 5 with idempotence), so no older one is retried. Source: ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
 const BATCHES_PER_PRODUCER: usize = 5;
 
-/// How many producers a partition remembers; past that the one that appended longest ago is forgotten. Kafka forgets
-/// by time (a day without an append), which would have a follower's memory depend on its clock.
+/// How many producers a partition remembers; past that the one that appended longest ago is forgotten. So is, as in Kafka,
+/// who was not heard of for a day (`producer.id.expiration.ms`), by the clock of whoever remembers.
 const PRODUCERS_MAX: usize = 10_000;
+
+/// What is written for an offset or epoch that is not there.
+const NONE: i64 = -1;
 
 /// What a batch is to the producer's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +118,8 @@ struct Producer {
     coordinator_epoch: Option<i32>,
     /// The marker by which it did.
     marker_offset: Option<i64>,
+    /// When it was last heard of, by the broker's clock; 0 if that is not known. Units: milliseconds since 1970.
+    seen_ms: i64,
 }
 
 impl Producer {
@@ -125,6 +131,7 @@ impl Producer {
             open_since: None,
             coordinator_epoch: None,
             marker_offset: None,
+            seen_ms: 0,
         }
     }
 
@@ -150,6 +157,8 @@ pub(super) struct Producers {
     by_id: BTreeMap<i64, Producer>,
     /// Where each open transaction began: a batch has one producer.
     open: BTreeSet<i64>,
+    /// The broker's clock, as of late. Units: milliseconds since 1970.
+    now_ms: i64,
 }
 
 impl Producers {
@@ -262,6 +271,7 @@ impl Producers {
             });
         }
         producer.last_offset = batch.last_offset();
+        producer.seen_ms = self.now_ms;
         if batch.is_transactional() && producer.open_since.is_none() {
             producer.open_since = Some(batch.base_offset);
             self.open.insert(batch.base_offset);
@@ -276,6 +286,7 @@ impl Producers {
         let producer = self.by_id.entry(producer_id).or_insert_with(|| Producer::new(producer_epoch));
         producer.reach_epoch(producer_epoch);
         producer.last_offset = marker_offset;
+        producer.seen_ms = self.now_ms;
         producer.coordinator_epoch = Some(marker.coordinator_epoch);
         producer.marker_offset = Some(marker_offset);
         let first_offset = producer.open_since.take();
@@ -284,6 +295,66 @@ impl Producers {
         }
         self.forget_oldest();
         first_offset.map(|first_offset| Ended { producer_id, first_offset, marker_offset })
+    }
+
+    /// Forgets those that were not heard of for so long. Whose transaction is open is not forgotten.
+    pub(super) fn expire(&mut self, now_ms: i64, expiration_ms: i64) {
+        self.now_ms = now_ms;
+        self.by_id.retain(|_, producer| {
+            if producer.seen_ms == 0 {
+                producer.seen_ms = now_ms;
+            }
+            producer.open_since.is_some() || now_ms.saturating_sub(producer.seen_ms) < expiration_ms
+        });
+    }
+
+    /// Writes all that is known.
+    pub(super) fn put(&self, body: &mut BytesMut) {
+        body.put_u32(self.by_id.len() as u32);
+        for (id, producer) in &self.by_id {
+            body.put_i64(*id);
+            body.put_i16(producer.epoch);
+            body.put_i64(producer.last_offset);
+            body.put_i64(producer.open_since.unwrap_or(NONE));
+            // Coordinators' epochs are not negative.
+            body.put_i32(producer.coordinator_epoch.unwrap_or(NONE as i32));
+            body.put_i64(producer.marker_offset.unwrap_or(NONE));
+            body.put_i64(producer.seen_ms);
+            body.put_u8(producer.batches.len() as u8);
+            for seen in &producer.batches {
+                body.put_i32(seen.first_sequence);
+                body.put_i32(seen.last_sequence);
+                body.put_i64(seen.first_offset);
+                body.put_i64(seen.last_offset);
+                body.put_i64(seen.max_timestamp);
+            }
+        }
+    }
+
+    /// Reads what [`put`](Producers::put) wrote.
+    pub(super) fn take(body: &mut Bytes) -> Option<Producers> {
+        let mut producers = Producers::default();
+        for _ in 0..body.try_get_u32().ok()? {
+            let id = body.try_get_i64().ok()?;
+            let mut producer = Producer::new(body.try_get_i16().ok()?);
+            producer.last_offset = body.try_get_i64().ok()?;
+            producer.open_since = Some(body.try_get_i64().ok()?).filter(|since| *since != NONE);
+            producer.coordinator_epoch = Some(body.try_get_i32().ok()?).filter(|epoch| *epoch != NONE as i32);
+            producer.marker_offset = Some(body.try_get_i64().ok()?).filter(|offset| *offset != NONE);
+            producer.seen_ms = body.try_get_i64().ok()?;
+            for _ in 0..body.try_get_u8().ok()? {
+                producer.batches.push_back(SeenBatch {
+                    first_sequence: body.try_get_i32().ok()?,
+                    last_sequence: body.try_get_i32().ok()?,
+                    first_offset: body.try_get_i64().ok()?,
+                    last_offset: body.try_get_i64().ok()?,
+                    max_timestamp: body.try_get_i64().ok()?,
+                });
+            }
+            producers.open.extend(producer.open_since);
+            producers.by_id.insert(id, producer);
+        }
+        Some(producers)
     }
 
     /// Keeps the limit. Whose transaction is open is never forgotten: a marker would find nothing to end, and the last

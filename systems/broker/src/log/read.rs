@@ -7,7 +7,8 @@ use riprap_env::Disk;
 use riprap_protocol::records::{BatchError, BatchHeader, Compression, RecordBatch, TimestampType};
 
 impl PartitionLog {
-    /// Reads whole batches, from the one that contains `from_offset` on. At the log's end: nothing.
+    /// Reads whole batches, from the one that contains `from_offset` on. At the log's end: nothing. Each batch's CRC is
+    /// checked, and that its offsets go on where those before end: what has rotted is not passed on.
     pub fn read(
         &self,
         disk: &mut dyn Disk,
@@ -42,21 +43,35 @@ impl PartitionLog {
             max_bytes = max_bytes.max(first.size_bytes);
         }
         let mut pieces: Vec<Bytes> = Vec::new();
+        let mut next_offset = from_offset;
         for segment in &self.segments[start..] {
             let end = segment.position_past(limits.below_offset);
             let want = end.saturating_sub(position).min(max_bytes as u64);
             let chunk = segment.read(disk, position, want)?;
+            let is_to_end = position + want == segment.size_bytes;
             let mut taken = 0;
-            while let Some(rest) = chunk.get(taken..).filter(|rest| !rest.is_empty()) {
-                match BatchHeader::parse(rest) {
-                    Ok(header)
-                        if header.size_bytes <= rest.len() && header.next_offset() <= limits.below_offset =>
-                    {
-                        taken += header.size_bytes;
+            while taken < chunk.len() {
+                let corrupt = |why| segment.corrupt(position + taken as u64, why);
+                let mut rest = chunk.slice(taken..);
+                let header = match BatchHeader::parse(&rest) {
+                    Ok(header) if header.size_bytes <= rest.len() => header,
+                    Ok(_) | Err(BatchError::CutOff { .. }) if !is_to_end => break,
+                    Ok(header) => {
+                        let (need, have) = (header.size_bytes, rest.len());
+                        return Err(corrupt(BatchError::CutOff { need, have }.into()));
                     }
-                    Ok(_) | Err(BatchError::CutOff { .. }) => break,
-                    Err(why) => return Err(segment.corrupt(position + taken as u64, why.into())),
+                    Err(why) => return Err(corrupt(why.into())),
+                };
+                let found = header.base_offset;
+                if found != next_offset && (taken > 0 || !pieces.is_empty() || found > next_offset) {
+                    return Err(corrupt(Corruption::Offset { expected: next_offset, found }));
                 }
+                if header.next_offset() > limits.below_offset {
+                    break;
+                }
+                RecordBatch::take_first(&mut rest).map_err(|why| corrupt(why.into()))?;
+                taken += header.size_bytes;
+                next_offset = header.next_offset();
             }
             max_bytes -= taken;
             let whole_segment = position + taken as u64 == segment.size_bytes;

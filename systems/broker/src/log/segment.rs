@@ -1,12 +1,12 @@
 //! One file of a log: batches one after the other, named by the offset of the first.
 //!
-//! The index, which says where the batch of an offset is, is sparse, lives in memory, and is made anew from the file
-//! when a log is opened. All of the file is read then anyway, to check each CRC and to learn the epochs and producers
-//! that the batches carry; and an index that is not stored can be neither torn nor stale.
+//! The index, which says where the batch of an offset is and which times are where, is sparse and lives in memory. Of a
+//! segment that has ended it is written down (see [`index`](super::index)); of the last one it is made anew from the file
+//! when a log is opened, which checks each CRC.
 
 use super::error::{Corruption, LogError};
 use super::producers::Producers;
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use riprap_env::{Disk, DiskError, FileId};
 use riprap_protocol::records::{BATCH_HEADER_BYTES, BatchError, BatchHeader, RecordBatch};
 
@@ -35,6 +35,29 @@ struct Span {
     position: u64,
     /// The least number if there are no records.
     max_timestamp: i64,
+}
+
+/// Where all batches and times of a segment are.
+#[derive(Debug)]
+pub(super) struct Spans {
+    first_timestamp_ms: Option<i64>,
+    index: Vec<Span>,
+}
+
+impl Spans {
+    /// Reads what [`put_spans`](Segment::put_spans) wrote.
+    pub(super) fn take(body: &mut Bytes) -> Option<Spans> {
+        let first_timestamp_ms = Some(body.try_get_i64().ok()?).filter(|first| *first >= 0);
+        let count = body.try_get_u32().ok()?;
+        let index = (0..count).map(|_| {
+            Some(Span {
+                first_offset: body.try_get_i64().ok()?,
+                position: body.try_get_u64().ok()?,
+                max_timestamp: body.try_get_i64().ok()?,
+            })
+        });
+        Some(Spans { first_timestamp_ms, index: index.collect::<Option<_>>()? })
+    }
 }
 
 /// A batch's place.
@@ -126,6 +149,24 @@ impl Segment {
             }
             _ => self.index.push(Span { first_offset: header.base_offset, position, max_timestamp }),
         }
+    }
+
+    /// Writes where all batches and times are.
+    pub(super) fn put_spans(&self, body: &mut BytesMut) {
+        body.put_i64(self.first_timestamp_ms.unwrap_or(-1));
+        body.put_u32(self.index.len() as u32);
+        for Span { first_offset, position, max_timestamp } in &self.index {
+            body.put_i64(*first_offset);
+            body.put_u64(*position);
+            body.put_i64(*max_timestamp);
+        }
+    }
+
+    /// Takes up what was written of a file of this size.
+    pub(super) fn restore(&mut self, spans: Spans, size_bytes: u64) {
+        self.size_bytes = size_bytes;
+        self.first_timestamp_ms = spans.first_timestamp_ms;
+        self.index = spans.index;
     }
 
     /// The greatest timestamp in the segment; none if it has no records.

@@ -5,6 +5,7 @@
 //!
 //! Source: KIP-107 (DeleteRecords, log start offset); UnifiedLog#deleteOldSegments.
 
+use super::index;
 use super::segment::Segment;
 use super::{LogError, PartitionLog};
 use riprap_env::Disk;
@@ -32,6 +33,7 @@ impl PartitionLog {
         for segment in self.segments.drain(..below) {
             disk.close(segment.file);
             disk.remove(&segment.path)?;
+            index::remove(disk, &segment.path)?;
         }
         if below > 0 {
             disk.sync_dir(&self.dir)?;

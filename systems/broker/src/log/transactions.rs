@@ -10,8 +10,10 @@
 
 use super::PartitionLog;
 use super::producers::{Ended, Producers};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use riprap_protocol::records::{BatchHeader, EndTxnMarker, TxnResult};
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// A transaction whose records in this log do not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,51 @@ impl Transactions {
     pub(super) fn truncate(&mut self, end_offset: i64) {
         self.ended.retain(|ended| ended.marker_offset < end_offset);
         self.aborted.retain(|aborted| aborted.marker_offset < end_offset);
+    }
+
+    /// Writes those whose marker is at these offsets.
+    pub(super) fn put(&self, body: &mut BytesMut, offsets: Range<i64>) {
+        let aborted = self.aborted.iter().filter(|aborted| offsets.contains(&aborted.marker_offset));
+        body.put_u32(aborted.clone().count() as u32);
+        for AbortedTransaction { producer_id, first_offset, marker_offset, stable_after } in aborted {
+            for number in [producer_id, first_offset, marker_offset, stable_after] {
+                body.put_i64(*number);
+            }
+        }
+        let ended = self.ended.iter().filter(|ended| offsets.contains(&ended.marker_offset));
+        body.put_u32(ended.clone().count() as u32);
+        for Ended { producer_id, first_offset, marker_offset } in ended {
+            for number in [producer_id, first_offset, marker_offset] {
+                body.put_i64(*number);
+            }
+        }
+    }
+
+    /// Reads what [`put`](Transactions::put) wrote.
+    pub(super) fn take(body: &mut Bytes) -> Option<Transactions> {
+        let aborted = (0..body.try_get_u32().ok()?).map(|_| {
+            Some(AbortedTransaction {
+                producer_id: body.try_get_i64().ok()?,
+                first_offset: body.try_get_i64().ok()?,
+                marker_offset: body.try_get_i64().ok()?,
+                stable_after: body.try_get_i64().ok()?,
+            })
+        });
+        let aborted = aborted.collect::<Option<_>>()?;
+        let ended = (0..body.try_get_u32().ok()?).map(|_| {
+            Some(Ended {
+                producer_id: body.try_get_i64().ok()?,
+                first_offset: body.try_get_i64().ok()?,
+                marker_offset: body.try_get_i64().ok()?,
+            })
+        });
+        Some(Transactions { ended: ended.collect::<Option<_>>()?, aborted })
+    }
+
+    /// Takes in those that ended later.
+    pub(super) fn extend(&mut self, later: Transactions) {
+        self.aborted.extend(later.aborted);
+        self.ended.extend(later.ended);
     }
 
     /// All that were aborted and have records in the log, or may have.

@@ -2,6 +2,7 @@
 
 use super::checkpoint::Cleaned;
 use super::epochs::LeaderEpochs;
+use super::index;
 use super::producers::Producers;
 use super::segment::{Place, Segment};
 use super::transactions::Transactions;
@@ -32,6 +33,9 @@ impl PartitionLog {
         self.failed = true;
         self.abandon_cleaning(disk)?;
         self.remove_segments_from(disk, keep + 1)?;
+        if index::remove(disk, &self.last().path)? {
+            disk.sync_dir(&self.dir)?;
+        }
         disk.truncate(self.last().file, position)?;
 
         // What the kept batches of the last segment say is learned anew.
@@ -92,6 +96,7 @@ impl PartitionLog {
     fn remove_segments_from(&mut self, disk: &mut dyn Disk, first: usize) -> Result<(), LogError> {
         while self.segments.len() > first {
             let path = self.last().path.clone();
+            index::remove(disk, &path)?;
             disk.remove(&path)?;
             disk.sync_dir(&self.dir)?;
             disk.close(self.last().file);

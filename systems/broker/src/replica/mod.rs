@@ -59,6 +59,12 @@ impl Replica {
         }
     }
 
+    /// Takes up what was known to be committed in the broker's last life.
+    pub(crate) fn restore_high_watermark(&mut self, saved: Option<i64>) {
+        self.high_watermark = self.high_watermark.max(saved.unwrap_or(0).min(self.log.log_end_offset()));
+        self.log.note_high_watermark(self.high_watermark);
+    }
+
     /// Up to where this copy counts; see [`durability`](crate::durability).
     pub(crate) fn counted_end(&self) -> i64 {
         match self.fsync {

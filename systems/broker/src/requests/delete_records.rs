@@ -105,6 +105,8 @@ impl Running {
             Ok(false) => {}
             Err(e) => {
                 cx.env.log(LogLevel::Error, format_args!("{name}: cannot delete records: {e}"));
+                // If the log has given up, the next sync says so.
+                self.replicas.note_appended(key);
                 return Err(ErrorCode::KAFKA_STORAGE_ERROR);
             }
         }

@@ -127,6 +127,13 @@ pub static BROKER_SETTINGS: &[BrokerSetting] = &[
         set: |c, text| put(&mut c.groups.consumer_session_timeout_ms, whole(text, 1, MOST_TIMEOUT_MS)),
     },
     BrokerSetting {
+        name: "log.cleaner.backoff.ms",
+        kind: Kind::Long,
+        documentation: "How long it takes until logs are looked through again for what can be compacted.",
+        get: |c| c.cleaner_backoff_ms.to_string(),
+        set: |c, text| put(&mut c.cleaner_backoff_ms, whole(text, 1, i64::MAX as u64 / 1_000_000)),
+    },
+    BrokerSetting {
         name: "log.cleaner.delete.retention.ms",
         kind: Kind::Long,
         documentation: "How long a compacted log keeps a record without a value, where its topic does not say.",
@@ -167,6 +174,13 @@ pub static BROKER_SETTINGS: &[BrokerSetting] = &[
         documentation: "How large a partition may grow, where its topic does not say; -1 is for ever.",
         get: |c| or_none(c.topic_defaults.retention_bytes),
         set: |c, text| put(&mut c.topic_defaults.retention_bytes, whole_or_none(text)),
+    },
+    BrokerSetting {
+        name: "log.retention.check.interval.ms",
+        kind: Kind::Long,
+        documentation: "How often logs are looked through for what is too old or too much.",
+        get: |c| c.retention_check_interval_ms.to_string(),
+        set: |c, text| put(&mut c.retention_check_interval_ms, whole(text, 1, i64::MAX as u64 / 1_000_000)),
     },
     BrokerSetting {
         name: "log.retention.ms",
@@ -235,6 +249,13 @@ pub static BROKER_SETTINGS: &[BrokerSetting] = &[
         documentation: "Partitions of the topic that keeps committed offsets.",
         get: |c| c.offsets_partitions.to_string(),
         set: |c, text| put(&mut c.offsets_partitions, whole(text, 1, MOST_PARTITIONS)),
+    },
+    BrokerSetting {
+        name: "producer.id.expiration.ms",
+        kind: Kind::Int,
+        documentation: "How long a partition remembers a producer that is silent.",
+        get: |c| c.producer_id_expiration_ms.to_string(),
+        set: |c, text| put(&mut c.producer_id_expiration_ms, whole(text, 1, i32::MAX as u64)),
     },
     BrokerSetting {
         name: "replica.fetch.wait.max.ms",

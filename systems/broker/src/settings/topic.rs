@@ -110,9 +110,13 @@ impl TopicSettings {
             segment_bytes: self.segment_bytes,
             segment_ms: signed(self.segment_ms),
             max_batch_bytes: self.max_message_bytes as usize,
-            cleanup: log::Cleanup { delete: self.cleanup.deletes() },
+            cleanup: log::Cleanup { delete: self.cleanup.deletes(), compact: self.cleanup.compacts() },
             retention_ms: self.retention_ms.map(signed),
             retention_bytes: self.retention_bytes,
+            delete_retention_ms: signed(self.delete_retention_ms),
+            min_dirty_percent: (self.min_cleanable_dirty_ratio * 100.0).clamp(0.0, 100.0) as u32,
+            min_compaction_lag_ms: signed(self.min_compaction_lag_ms),
+            max_compaction_lag_ms: signed(self.max_compaction_lag_ms),
             ..LogConfig::default()
         }
     }

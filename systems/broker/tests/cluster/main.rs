@@ -86,6 +86,7 @@ fn config(id: i32, brokers: i32, is_patient: bool, fsync: Fsync, defect: Option<
     // Small, so that logs have many files and snapshots are taken.
     config.segment_bytes = 5000;
     config.quorum_log_bytes = 2000;
+    config.cleaner_backoff_ms = 500;
     if is_patient {
         config.heartbeat_interval_ms = 150;
         config.session_timeout_ms = 700;

@@ -16,6 +16,7 @@ use crate::world::{At, MS, Physics, World};
 use crate::{partitions_of, read_log};
 use bytes::Bytes;
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
+use riprap_env::Disk;
 use riprap_protocol::frame::decode_response;
 use riprap_protocol::messages::*;
 use riprap_protocol::records::{BatchBuilder, split_batches};
@@ -353,6 +354,15 @@ impl Stage {
         let (log, _) = riprap_broker::log::PartitionLog::open(&mut disk, &dir, Default::default())
             .expect("what brokers write can be opened");
         log.log_end_offset()
+    }
+
+    /// How much the segments of a broker's copy take. Units: bytes.
+    pub(crate) fn log_bytes(&mut self, broker: i32) -> usize {
+        let mut disk = self.world.disk(at(broker)).clone();
+        let Some((dir, _)) = partitions_of(&mut disk, &self.topic_id).into_iter().next() else { return 0 };
+        let names = disk.list(&dir).expect("the disk can be read");
+        let segments = names.iter().filter(|name| name.ends_with(".log"));
+        segments.map(|name| disk.contents(&format!("{dir}/{name}")).map_or(0, <[u8]>::len)).sum()
     }
 
     fn log(&mut self, broker: i32) -> Option<BTreeMap<i64, u64>> {

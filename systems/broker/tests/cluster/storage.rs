@@ -1,6 +1,6 @@
 //! What leaders do to their logs, and what becomes of it on followers: told step by step, as in [`scenarios`](crate::scenarios).
 
-use crate::stage::{Stage, TOPIC, at, fetches};
+use crate::stage::{OFFSETS_TOPIC, Stage, TOPIC, at, fetches};
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::*;
 
@@ -89,4 +89,56 @@ fn a_follower_that_was_away_begins_where_its_leader_does() {
     let leader = stage.state().leader;
     stage.until("it says where its log begins", |stage| earliest(stage, leader) == 7);
     stage.finish();
+}
+
+/// What was known to be committed is known after all brokers died: consumers need not wait for enough replicas.
+#[test]
+fn what_is_committed_can_be_read_before_enough_replicas_are_back() {
+    let mut stage = Stage::new(TOPIC, |_| {});
+    stage.produce_acked(1, 1);
+    stage.until_log_ends(3, 1);
+    // Long enough for it to be written down.
+    stage.run_ms(6000);
+    stage.world.kill(at(2));
+    stage.world.kill(at(3));
+    stage.until_isr(&[1]);
+    stage.world.kill(at(1));
+    stage.until_leader(-1);
+    stage.world.start(at(1));
+    stage.until_leader(1);
+    assert_eq!(stage.state().isr.len(), 1);
+    stage.until("the record is read", |stage| {
+        stage.fetch(1, 0, -1);
+        stage.history.seen.get(&(0, 0)) == Some(&1)
+    });
+    assert_eq!(stage.state().isr.len(), 1, "there is nobody else who could have said that it is committed");
+    stage.finish();
+}
+
+/// What a group committed is found in a compacted log, whoever coordinates, and by a follower that gets it only then.
+#[test]
+fn a_coordinator_finds_in_a_compacted_log_what_was_committed() {
+    let mut stage = Stage::new(OFFSETS_TOPIC, |config| {
+        config.segment_bytes = 2000;
+        config.cleaner_backoff_ms = 100;
+        config.replica_lag_ms = 500;
+    });
+    stage.commit_acked(1, 1);
+    stage.until_log_ends(3, 1);
+    stage.world.kill(at(3));
+    (2..=100).for_each(|offset| stage.commit_acked(1, offset));
+    stage.until("the copies are compacted", |stage| [1, 2].iter().all(|id| stage.log_bytes(*id) < 6000));
+    let end = stage.log_end(1);
+    stage.world.start(at(3));
+    stage.until_log_ends(3, end);
+    stage.until_isr(&[1, 2, 3]);
+    assert!(stage.log_bytes(3) < 6000, "it got what was left");
+    for (leader, next) in [(1, 2), (2, 1)] {
+        assert_eq!(stage.committed(leader), Ok(100));
+        stage.world.kill(at(leader));
+        stage.until_leader(next);
+        stage.until("it is told", |stage| stage.committed(next) == Ok(100));
+        stage.world.start(at(leader));
+        stage.until_isr(&[1, 2, 3]);
+    }
 }

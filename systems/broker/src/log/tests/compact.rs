@@ -435,7 +435,10 @@ impl Shadow {
 fn check(log: &PartitionLog, disk: &mut MemDisk, shadow: &mut Shadow) {
     assert_eq!(log.log_end_offset(), shadow.log.log_end_offset());
     assert_eq!(log.log_start_offset(), shadow.log.log_start_offset());
-    assert_eq!(log.epochs, shadow.log.epochs);
+    // Of a log whose records are all deleted, bytes may be left, and the epoch that they tell.
+    if log.log_start_offset() < log.log_end_offset() {
+        assert_eq!(log.epochs, shadow.log.epochs);
+    }
     let (found, whole) = (view(log, disk), view(&shadow.log, &mut shadow.disk));
     for (offset, record) in &found.records {
         assert_eq!(Some(record), whole.records.get(offset), "a record stays at its offset");

@@ -358,6 +358,11 @@ fn a_broken_tail_is_cut_wherever_it_breaks() {
 
 #[test]
 fn a_rotten_byte_cuts_the_last_segment_and_condemns_any_other() {
+    // Without what was written down of them, all segments are read at the start.
+    let indexes = |disk: &mut MemDisk| {
+        let names = disk.list(DIR).unwrap();
+        names.into_iter().filter(|name| name.ends_with(".index")).map(|name| format!("{DIR}/{name}"))
+    };
     let (log, whole) = six();
     let last = log.segments.len() - 1;
     for (index, segment) in log.segments.iter().enumerate() {
@@ -371,6 +376,14 @@ fn a_rotten_byte_cuts_the_last_segment_and_condemns_any_other() {
             let mut disk = whole.clone();
             disk.flip_bits(&segment.path, at as u64, 0x10);
             let position = (at / batch_size * batch_size) as u64;
+            if index < last {
+                let log = opened(&mut disk, SMALL);
+                let got = log.read(&mut disk, 0, ALL);
+                let is_told = matches!(&got, Err(ReadError::Log(LogError::Corrupt { path, .. })) if *path == segment.path);
+                assert!(is_told, "{at}: {got:?}");
+                log.close(&mut disk);
+            }
+            indexes(&mut disk).for_each(|path| disk.remove(&path).unwrap());
             match PartitionLog::open(&mut disk, DIR, SMALL) {
                 Ok((_, recovery)) => {
                     let cut = recovery.cut.expect("the byte is part of a batch");
@@ -387,6 +400,63 @@ fn a_rotten_byte_cuts_the_last_segment_and_condemns_any_other() {
             }
         }
     }
+}
+
+#[test]
+fn a_start_reads_what_is_not_written_down() {
+    let (log, whole) = six();
+    let check = |change: &dyn Fn(&mut MemDisk, &str), batches: u64| {
+        let mut disk = whole.clone();
+        change(&mut disk, &index::path_of(&log.segments[1].path));
+        for expect in [batches, 2] {
+            let (again, recovery) = PartitionLog::open(&mut disk, DIR, SMALL).unwrap();
+            assert_eq!(recovery, Recovery { batches: expect, cut: None });
+            assert_eq!((&again.epochs, &again.producers), (&log.epochs, &log.producers));
+            assert_eq!(contents(&again, &mut disk), contents(&log, &mut whole.clone()));
+            for timestamp_ms in [0, 101, 250, 500] {
+                let found = again.offset_for_timestamp(&mut disk, timestamp_ms);
+                assert_eq!(found, log.offset_for_timestamp(&mut whole.clone(), timestamp_ms));
+            }
+        }
+    };
+    check(&|_, _| {}, 2);
+    check(&|disk, path| disk.remove(path).unwrap(), 4);
+    check(&|disk, path| disk.flip_bits(path, 30, 1), 4);
+    check(
+        &|disk, path| {
+            let file = disk.open(path).unwrap();
+            disk.truncate(file, 20).unwrap();
+        },
+        4,
+    );
+}
+
+#[test]
+fn producers_are_forgotten_in_time() {
+    let mut disk = MemDisk::new();
+    let mut log = opened(&mut disk, SMALL);
+    let knows = |log: &PartitionLog, id: i64| {
+        let next = BatchHeader::parse(&batch(1, 0).producer(id, 0, 1).build()).unwrap();
+        log.check_producer(&next) == ProducerCheck::New
+    };
+    log.expire_producers(1000, 100);
+    appended(&mut log, &mut disk, batch(1, 0).producer(1, 0, 0), 0);
+    appended(&mut log, &mut disk, batch(1, 0).producer(3, 0, 0).transactional(), 0);
+    log.expire_producers(1050, 100);
+    appended(&mut log, &mut disk, batch(1, 0).producer(2, 0, 0), 0);
+    log.expire_producers(1099, 100);
+    assert_eq!([1, 2].map(|id| knows(&log, id)), [true, true]);
+    log.expire_producers(1100, 100);
+    assert_eq!([1, 2].map(|id| knows(&log, id)), [false, true]);
+    log.expire_producers(9000, 100);
+    assert!(!knows(&log, 2));
+    assert_eq!(log.open_transaction(3, 0), Some(1), "a transaction that is open is waited for");
+    // Who is found in a log is new to whoever finds it.
+    let mut again = opened(&mut disk, SMALL);
+    again.expire_producers(9000, 100);
+    assert!(knows(&again, 1));
+    again.expire_producers(9100, 100);
+    assert!(!knows(&again, 1));
 }
 
 #[test]

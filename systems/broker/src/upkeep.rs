@@ -92,18 +92,11 @@ impl Running {
     /// Compacts a bit of a log. Says whether there was anything to do.
     fn compact_a_log(&mut self, cx: &mut Cx<'_>) -> Result<bool, Fatal> {
         let now_ms = cx.env.wall_clock_ms();
-        let upkeep = &mut self.upkeep;
-        let mut wanting = self.replicas.iter().filter(|replica| {
-            !upkeep.uncleanable.contains(&replica.key)
-                && replica.log.wants_compaction(now_ms, replica.high_watermark)
-        });
-        // The one that is under way, or else the next in turn.
-        let first = wanting.next().map(|replica| replica.key);
-        let last = upkeep.compacting;
-        let in_turn = |key: &PartitionKey| last.is_none_or(|last| *key >= last);
-        let next =
-            first.filter(in_turn).or_else(|| wanting.map(|replica| replica.key).find(in_turn)).or(first);
+        let last = self.upkeep.compacting;
+        let is_going = |key: &PartitionKey| self.replicas.get(*key).is_some_and(|r| r.log.is_compacting());
+        let next = last.filter(is_going).or_else(|| self.next_to_compact(last, now_ms));
         let Some(key) = next else { return Ok(false) };
+        let upkeep = &mut self.upkeep;
         upkeep.compacting = Some(key);
         let Some(replica) = self.replicas.get_mut(key) else { return Ok(false) };
         let (name, high_watermark) = (replica.name(), replica.high_watermark);
@@ -122,5 +115,19 @@ impl Running {
             }
         }
         Ok(true)
+    }
+
+    /// The next log that wants to be compacted, in turn after one.
+    fn next_to_compact(&self, last: Option<PartitionKey>, now_ms: i64) -> Option<PartitionKey> {
+        let mut wanting = self.replicas.iter().filter(|replica| {
+            !self.upkeep.uncleanable.contains(&replica.key)
+                && replica.log.wants_compaction(now_ms, replica.high_watermark)
+        });
+        let first = wanting.next()?.key;
+        let is_later = |key: &PartitionKey| last.is_none_or(|last| *key > last);
+        if is_later(&first) {
+            return Some(first);
+        }
+        wanting.map(|replica| replica.key).find(is_later).or(Some(first))
     }
 }

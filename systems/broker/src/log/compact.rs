@@ -89,7 +89,7 @@ pub(super) struct Cleaning {
 #[derive(Debug)]
 enum Phase {
     Map(Walk),
-    Rewrite(Rewrite),
+    Rewrite(Box<Rewrite>),
 }
 
 /// A walk over segments, batch by batch.
@@ -130,6 +130,11 @@ impl PartitionLog {
         self.config.cleanup.compact
             && !self.failed
             && (self.cleaning.is_some() || self.compactable_end(now_ms, high_watermark).is_some())
+    }
+
+    /// Whether a pass is under way.
+    pub fn is_compacting(&self) -> bool {
+        self.cleaning.is_some()
     }
 
     /// Compacts as much as can be done with so many bytes read. Below the high watermark only.
@@ -246,7 +251,7 @@ impl PartitionLog {
                     let last = self.segments.iter().find(|next| next.base_offset >= cleaning.to);
                     let end_offset = last.map_or(cleaning.end_offset, |next| next.base_offset);
                     cleaning.end_offset = end_offset.min(cleaning.end_offset);
-                    cleaning.phase = Phase::Rewrite(self.begin_rewrite(disk)?);
+                    cleaning.phase = Phase::Rewrite(Box::new(self.begin_rewrite(disk)?));
                 }
                 (Phase::Rewrite(_), Some(batch)) => {
                     read_bytes += batch.bytes().len() as u64;
@@ -265,7 +270,9 @@ impl PartitionLog {
                 }
             }
         }
-        if let Phase::Rewrite(Rewrite { target: Some(target), .. }) = &mut cleaning.phase {
+        if let Phase::Rewrite(rewrite) = &mut cleaning.phase
+            && let Some(target) = &mut rewrite.target
+        {
             target.write(disk)?;
         }
         Ok(false)
@@ -439,19 +446,21 @@ impl PartitionLog {
     /// Gives up a pass: what it had put in place stays.
     pub(super) fn abandon_cleaning(&mut self, disk: &mut dyn Disk) -> Result<(), DiskError> {
         let Some(cleaning) = self.cleaning.take() else { return Ok(()) };
-        let Phase::Rewrite(Rewrite { target, .. }) = cleaning.phase else { return Ok(()) };
-        let Some(target) = target else { return Ok(()) };
+        let Phase::Rewrite(rewrite) = cleaning.phase else { return Ok(()) };
+        let Some(target) = rewrite.target else { return Ok(()) };
         disk.close(target.segment.file);
         disk.remove(&target.segment.path)
     }
 }
 
 impl Cleaning {
-    /// Whether a batch is of a transaction that was aborted.
+    /// Whether a batch is of a transaction that was aborted. A producer's transactions follow on each other.
     fn is_aborted(&self, header: &BatchHeader) -> bool {
         let aborted = self.aborted.get(&header.producer_id).filter(|_| header.is_transactional());
-        let has = |(first, marker): &(i64, i64)| (*first..*marker).contains(&header.base_offset);
-        aborted.is_some_and(|aborted| aborted.iter().any(has))
+        aborted.is_some_and(|aborted| {
+            let at = aborted.partition_point(|(_, marker)| *marker <= header.base_offset);
+            aborted.get(at).is_some_and(|(first, _)| *first <= header.base_offset)
+        })
     }
 
     /// Whether a record is kept.
@@ -489,7 +498,7 @@ impl Cleaning {
         let horizon = self.horizon;
         let Phase::Rewrite(rewrite) = &mut self.phase else { unreachable!("{IS_MAPPED}") };
         rewrite.is_blind = is_blind;
-        let Rewrite { target, has_records, markers_gone, .. } = rewrite;
+        let Rewrite { target, has_records, markers_gone, .. } = &mut **rewrite;
         let target = target.as_mut().expect(HAS_TARGET);
         let interval = log.config.index_interval_bytes;
         let is_remembered = log.producers.remembers(&header);

@@ -396,7 +396,7 @@ impl Shadow {
         Shadow { log, disk, sequences, values, now_ms, high_watermark }
     }
 
-    fn to_append(&mut self, act: &Act) -> Option<(Bytes, i32)> {
+    fn made(&mut self, act: &Act) -> Option<(Bytes, i32)> {
         let last_epoch = self.log.last_leader_epoch().unwrap_or(0);
         match act {
             Act::Append { producer, records, epoch_step } => {
@@ -481,7 +481,7 @@ proptest! {
         let mut log = opened(&mut disk, COMPACT);
         let mut shadow = Shadow::new();
         for act in &acts {
-            if let Some((bytes, epoch)) = shadow.to_append(act) {
+            if let Some((bytes, epoch)) = shadow.made(act) {
                 log.append_as_leader(&mut disk, bytes.clone(), epoch, 0).unwrap();
                 log.sync(&mut disk).unwrap();
                 shadow.append(bytes, epoch);
@@ -513,8 +513,8 @@ proptest! {
                         shadow.log.truncate_to(&mut shadow.disk, to).unwrap();
                         for (id, sequence) in &mut shadow.sequences {
                             let all = contents(&shadow.log, &mut shadow.disk);
-                            let own = all.iter().map(RecordBatch::header);
-                            let last = own.filter(|h| h.producer_id == *id && !h.is_control()).next_back();
+                            let mut own = all.iter().map(RecordBatch::header);
+                            let last = own.rfind(|h| h.producer_id == *id && !h.is_control());
                             *sequence = last.map_or(0, |last| last.last_sequence() + 1);
                         }
                     }

@@ -135,7 +135,9 @@ mod tests {
 
     #[test]
     fn what_is_left_stays_where_it_was() {
-        let check = |keep: &str, expect: Option<(i64, &[(i64, i64, &str)])>| {
+        /// Offset, timestamp and value of a record.
+        type Row<'a> = (i64, i64, &'a str);
+        let check = |keep: &str, expect: Option<(i64, &[Row<'_>])>| {
             let whole = batch();
             let keep = |_: i64, record: &Record| {
                 let value = record.value.clone().expect("all have values");

@@ -149,7 +149,7 @@ fn fate() -> impl Strategy<Value = Keep> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_durable_survives_a_power_failure(

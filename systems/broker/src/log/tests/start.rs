@@ -178,7 +178,7 @@ fn a_segment_ends_when_its_time_is_over() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever a leader deletes while a follower fetches, the follower has the same in the end.
     #[test]

@@ -255,7 +255,7 @@ impl Subject {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn consumer_groups_keep_their_promises(actions in prop::collection::vec(action(), 1..150)) {

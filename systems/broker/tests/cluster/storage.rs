@@ -104,6 +104,8 @@ fn what_is_committed_can_be_read_before_enough_replicas_are_back() {
     stage.until_isr(&[1]);
     stage.world.kill(at(1));
     stage.world.start(at(1));
+    // Its clients have noticed by then.
+    stage.run_ms(1000);
     stage.until("the record is read", |stage| {
         stage.fetch(1, 0, -1);
         stage.history.seen.get(&(0, 0)) == Some(&1)

@@ -346,13 +346,23 @@ impl Running {
     }
 }
 
+impl Running {
+    /// The partition of a coordinators' topic that keeps a group or a transactional id.
+    pub(crate) fn keeper_of(&self, topic: &str, name: &str) -> Option<PartitionKey> {
+        let image = self.quorum.image();
+        let topic = image.topic_id(topic)?;
+        let partitions = image.topic(topic)?.partitions.len();
+        Some(PartitionKey { topic, index: partition_of(name, partitions) })
+    }
+}
+
 /// Whether a topic belongs to the brokers: coordinators read back what is in it.
 pub(crate) fn is_internal(topic: &str) -> bool {
     [OFFSETS_TOPIC, TRANSACTIONS_TOPIC].contains(&topic)
 }
 
 /// The partition of a coordinator's topic that keeps a group or a transactional id: as in Kafka, Java's hash of its name.
-pub(crate) fn partition_of(name: &str, partitions: usize) -> i32 {
+fn partition_of(name: &str, partitions: usize) -> i32 {
     let hash = name.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
     (hash & i32::MAX) % (partitions.max(1) as i32)
 }

@@ -1,7 +1,7 @@
 //! All of this broker's copies: which there are, which were changed in this turn.
 
 use crate::config::BrokerConfig;
-use crate::coordinators::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC};
+use crate::coordinators::is_internal;
 use crate::durability::{Flush, Fsync};
 use crate::high_watermarks::HighWatermarks;
 use crate::ids::{PartitionKey, TopicId};
@@ -138,7 +138,7 @@ fn dir_of(key: PartitionKey) -> String {
 /// How a topic's logs are kept. What coordinators keep is theirs: it is compacted, and never deleted by age.
 fn log_config(config: &BrokerConfig, topic: &Topic) -> LogConfig {
     let config = topic.settings(config).log_config();
-    if !matches!(topic.name.as_str(), OFFSETS_TOPIC | TRANSACTIONS_TOPIC) {
+    if !is_internal(&topic.name) {
         return config;
     }
     LogConfig {

@@ -1,7 +1,7 @@
 //! Requests of consumer groups: which broker coordinates a group, and what its coordinator is asked.
 
 use crate::connection::ReplyTo;
-use crate::coordinators::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of};
+use crate::coordinators::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC};
 use crate::group::{Caller, Coordinator, offset_fetch_error, offset_fetch_groups, offset_fetch_response};
 use crate::ids::PartitionKey;
 use crate::node::{Cx, Running};
@@ -190,10 +190,7 @@ impl Running {
     }
 
     pub(crate) fn offsets_partition(&self, group: &str) -> Option<PartitionKey> {
-        let image = self.quorum.image();
-        let topic = image.topic_id(OFFSETS_TOPIC)?;
-        let partitions = image.topic(topic)?.partitions.len();
-        Some(PartitionKey { topic, index: partition_of(group, partitions) })
+        self.keeper_of(OFFSETS_TOPIC, group)
     }
 
     /// Commits for partitions that there are; the others are refused here.
@@ -345,10 +342,7 @@ impl Running {
             answer.error_code = ErrorCode::COORDINATOR_NOT_AVAILABLE;
             return answer;
         }
-        let partition = match key_type {
-            GROUP => self.offsets_partition(key),
-            _ => self.transactions_partition(key),
-        };
+        let partition = self.keeper_of(topic, key);
         let leader = partition.and_then(|key| image.partition(key)?.state.leader);
         match leader.and_then(|id| Some((id, image.broker(id)?))) {
             Some((id, broker)) => {

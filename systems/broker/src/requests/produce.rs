@@ -7,7 +7,7 @@ use crate::ids::{LeaderEpoch, PartitionKey};
 use crate::log::{AppendError, ProducerCheck};
 use crate::node::{Cx, Running};
 use crate::requests::transactions::for_version;
-use crate::transactions::{Asked, Unverified, Verdicts};
+use crate::transactions::{Asked, Unverified, Verdicts, is_passing};
 use crate::txn::{Producer, TopicPartition};
 use bytes::Bytes;
 use riprap_env::LogLevel;
@@ -219,12 +219,12 @@ impl Running {
     /// What this leader knows of a producer that begins a transaction with a batch; none if it does not. Then its
     /// coordinator has to be asked.
     fn begins_transaction(&self, key: PartitionKey, batch: &BatchHeader) -> Option<Asked> {
-        let replica = self.replicas.get(key)?;
-        let epoch = replica.leader()?.epoch;
-        let is_open = replica.log.open_transaction(batch.producer_id, batch.producer_epoch).is_some();
-        let begins =
-            batch.is_transactional() && !is_open && replica.log.check_producer(batch) == ProducerCheck::New;
-        begins.then(|| Asked { key, epoch, last_offset: replica.log.last_offset_of(batch.producer_id) })
+        if !batch.is_transactional() {
+            return None;
+        }
+        let is_new = self.replicas.get(key)?.log.check_producer(batch) == ProducerCheck::New;
+        let producer = Producer { id: batch.producer_id, epoch: batch.producer_epoch };
+        self.begins_transaction_with(key, producer).filter(|_| is_new)
     }
 
     /// Appends one batch to a partition. Returns what to wait for and the first record's offset.
@@ -413,12 +413,7 @@ fn check_batch(mut records: Bytes) -> Result<BatchHeader, (ErrorCode, Option<Str
 /// by an error after which every producer tries again. Source: Kafka's ReplicaManager#appendRecords.
 fn refusal_of(code: ErrorCode) -> ErrorCode {
     match code {
-        ErrorCode::CONCURRENT_TRANSACTIONS
-        | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
-        | ErrorCode::COORDINATOR_NOT_AVAILABLE
-        | ErrorCode::NETWORK_EXCEPTION
-        | ErrorCode::NOT_COORDINATOR
-        | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => ErrorCode::NOT_ENOUGH_REPLICAS,
+        code if is_passing(code) => ErrorCode::NOT_ENOUGH_REPLICAS,
         ErrorCode::PRODUCER_FENCED => ErrorCode::INVALID_PRODUCER_EPOCH,
         code => code,
     }

@@ -5,7 +5,9 @@ use crate::coordinators::OFFSETS_TOPIC;
 use crate::ids::PartitionKey;
 use crate::node::{Cx, Running};
 use crate::requests::groups::PendingGroupRequest;
-use crate::transactions::{Asked, PendingTxnRequest, Unverified, Verdicts, partitions_of, results};
+use crate::transactions::{
+    Asked, PendingTxnRequest, Unverified, Verdicts, is_passing, partitions_of, results,
+};
 use crate::txn::{Epochs, Producer, TopicPartition};
 use riprap_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
@@ -223,8 +225,9 @@ impl Running {
         }
     }
 
-    /// What this leader of a partition of offsets knows of a producer that has no transaction open there.
-    fn begins_transaction_with(&self, key: PartitionKey, producer: Producer) -> Option<Asked> {
+    /// What this leader of a partition knows of a producer that has no transaction open there: its coordinator has to be
+    /// asked before it begins one. None if it has.
+    pub(crate) fn begins_transaction_with(&self, key: PartitionKey, producer: Producer) -> Option<Asked> {
         let replica = self.replicas.get(key)?;
         let epoch = replica.leader()?.epoch;
         let is_open = replica.log.open_transaction(producer.id, producer.epoch).is_some();
@@ -252,11 +255,7 @@ fn offsets_partition_of(key: PartitionKey) -> TopicPartition {
 /// after which every producer tries again with the same coordinator.
 fn commit_refusal_of(code: ErrorCode) -> ErrorCode {
     match code {
-        ErrorCode::CONCURRENT_TRANSACTIONS
-        | ErrorCode::COORDINATOR_NOT_AVAILABLE
-        | ErrorCode::NETWORK_EXCEPTION
-        | ErrorCode::NOT_COORDINATOR
-        | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        code if is_passing(code) => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode::PRODUCER_FENCED => ErrorCode::INVALID_PRODUCER_EPOCH,
         code => code,
     }

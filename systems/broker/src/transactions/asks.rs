@@ -165,18 +165,23 @@ impl Asks {
     }
 }
 
+/// Whether a coordinator's answer, or that there is none, may be otherwise in a moment.
+pub(crate) fn is_passing(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::CONCURRENT_TRANSACTIONS
+            | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+            | ErrorCode::COORDINATOR_NOT_AVAILABLE
+            | ErrorCode::NETWORK_EXCEPTION
+            | ErrorCode::NOT_COORDINATOR
+            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+    )
+}
+
+/// Whether the leader asks again by itself. That the end of a transaction is on its way is for a producer that adds
+/// partitions itself the end of this one, for it has waited for the one before.
 fn is_worth_another(mode: Mode, code: ErrorCode) -> bool {
-    match code {
-        ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
-        | ErrorCode::COORDINATOR_NOT_AVAILABLE
-        | ErrorCode::NOT_COORDINATOR
-        | ErrorCode::NETWORK_EXCEPTION
-        | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => true,
-        // The end of the transaction before is on its way to its partitions. A producer that adds partitions itself
-        // has waited for that: for it, it is the end of this one.
-        ErrorCode::CONCURRENT_TRANSACTIONS => mode == Mode::Add,
-        _ => false,
-    }
+    is_passing(code) && (mode == Mode::Add || code != ErrorCode::CONCURRENT_TRANSACTIONS)
 }
 
 impl Running {

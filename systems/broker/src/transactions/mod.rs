@@ -10,12 +10,12 @@
 mod asks;
 mod markers;
 
-pub(crate) use asks::{Asked, Unverified, Verdicts, partitions_of, results};
+pub(crate) use asks::{Asked, Unverified, Verdicts, is_passing, partitions_of, results};
 pub(crate) use markers::Part;
 
 use crate::connection::ReplyTo;
+use crate::coordinators::TRANSACTIONS_TOPIC;
 use crate::coordinators::led::{self, Led};
-use crate::coordinators::{TRANSACTIONS_TOPIC, partition_of};
 use crate::group::AppendToken;
 use crate::ids::PartitionKey;
 use crate::node::{Cx, Running};
@@ -157,10 +157,7 @@ impl Transactions {
 impl Running {
     /// The partition that keeps a transactional id.
     pub(crate) fn transactions_partition(&self, id: &str) -> Option<PartitionKey> {
-        let image = self.quorum.image();
-        let topic = image.topic_id(TRANSACTIONS_TOPIC)?;
-        let partitions = image.topic(topic)?.partitions.len();
-        Some(PartitionKey { topic, index: partition_of(id, partitions) })
+        self.keeper_of(TRANSACTIONS_TOPIC, id)
     }
 
     /// The partition that keeps a transactional id, if this broker coordinates it.

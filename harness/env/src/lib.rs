@@ -8,6 +8,7 @@
 pub mod disk;
 pub mod node;
 pub mod random;
+pub mod task;
 
 pub use disk::{Disk, DiskError, FileId, Keep, MemDisk, RealDisk, Unsynced, sync_dir_and_parents};
 pub use node::{ConnId, Effect, Effects, Env, Event, LogLevel, Node};

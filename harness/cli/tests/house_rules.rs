@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("riprap-nemesis", &["riprap-core"]),
     ("riprap-protocol", &[]),
     ("riprap-results", &["riprap-checker", "riprap-core"]),
+    ("riprap-sim", &["riprap-core", "riprap-env"]),
     ("riprap-systems", &["riprap-broker", "riprap-core", "riprap-protocol"]),
     ("riprap-workloads", &["riprap-checker", "riprap-core"]),
 ];

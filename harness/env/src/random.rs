@@ -22,9 +22,47 @@ fn hash(name: &str) -> u64 {
 
 /// The random number that `entity` draws for `purpose` the `counter`th time.
 pub fn draw(seed: u64, entity: &str, purpose: &str, counter: u64) -> u64 {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let key = mix(seed.wrapping_add(GOLDEN)) ^ hash(entity).rotate_left(17) ^ hash(purpose).rotate_left(41);
-    mix(mix(key).wrapping_add(GOLDEN.wrapping_mul(counter.wrapping_add(1))))
+    mix(mix(key(seed, entity, purpose)).wrapping_add(GOLDEN.wrapping_mul(counter.wrapping_add(1))))
+}
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn key(seed: u64, entity: &str, purpose: &str) -> u64 {
+    mix(seed.wrapping_add(GOLDEN)) ^ hash(entity).rotate_left(17) ^ hash(purpose).rotate_left(41)
+}
+
+/// The draws of one entity for one purpose: the same numbers as [`draw`] gives with counters from 0.
+#[derive(Clone, Debug)]
+pub struct DrawStream {
+    key: u64,
+    counter: u64,
+}
+
+impl DrawStream {
+    /// None drawn yet.
+    pub fn new(seed: u64, entity: &str, purpose: &str) -> DrawStream {
+        DrawStream { key: mix(key(seed, entity, purpose)), counter: 0 }
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.counter += 1;
+        mix(self.key.wrapping_add(GOLDEN.wrapping_mul(self.counter)))
+    }
+
+    /// The next number, from `least` to `most`, both included. Panics: `most` is less than `least`.
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        match (most - least).checked_add(1) {
+            // The bias of the remainder is below one in 2^20 for every span that is drawn from here.
+            Some(span) => least + self.next_u64() % span,
+            None => self.next_u64(),
+        }
+    }
+
+    /// Whether it comes to pass, as it does once in so many; never if that is 0.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        n != 0 && self.next_u64().is_multiple_of(n)
+    }
 }
 
 /// The draws of one entity: counts each purpose by itself.
@@ -62,6 +100,8 @@ mod tests {
         let mut draws = Draws::new(7, "n1");
         assert_eq!([draws.next_u64("election"), draws.next_u64("election")], [FIRST, SECOND]);
         assert_eq!(draw(7, "n1", "election", 1), SECOND);
+        let mut stream = DrawStream::new(7, "n1", "election");
+        assert_eq!([stream.next_u64(), stream.next_u64()], [FIRST, SECOND]);
     }
 
     #[test]

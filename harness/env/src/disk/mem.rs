@@ -66,6 +66,7 @@ pub struct MemDisk {
     last_inode: u64,
     capacity_bytes: Option<u64>,
     operations: u64,
+    syncs: u64,
     fail_at: BTreeSet<u64>,
 }
 
@@ -122,6 +123,11 @@ impl MemDisk {
     /// How many operations were asked for so far: every call of [`Disk`] but `close` and `exists`.
     pub fn operations(&self) -> u64 {
         self.operations
+    }
+
+    /// How many of these made something durable: a driver that models time has them take some.
+    pub fn syncs(&self) -> u64 {
+        self.syncs
     }
 
     /// Makes the operation with this number fail and do nothing; the first one ever is number 0, the next one is
@@ -469,6 +475,7 @@ impl Disk for MemDisk {
 
     fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
         let begun = self.begin("sync");
+        self.syncs += 1;
         let content = self.content(file)?;
         if begun.is_err() {
             content.sync_failed = true;
@@ -483,6 +490,7 @@ impl Disk for MemDisk {
     fn sync_dir(&mut self, path: &str) -> Result<(), DiskError> {
         check_dir(path)?;
         self.begin(path)?;
+        self.syncs += 1;
         if !path.is_empty() && self.names.get(path) != Some(&Entry::Folder) {
             return Err(DiskError::NotFound(path.to_owned()));
         }

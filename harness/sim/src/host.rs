@@ -1,0 +1,175 @@
+//! One host of the world: a node, its disk, its clock, its luck.
+
+use riprap_env::random::{DrawStream, Draws};
+use riprap_env::{ConnId, Disk, Env, Event, LogLevel, MemDisk, Node};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// When the wall clocks of a world begin. Units: milliseconds since 1970.
+const EPOCH_MS: i64 = 1_700_000_000_000;
+/// What is kept of a node's log: the end of it, when there is more.
+const LOG_LIMIT_BYTES: usize = 16 << 20;
+
+/// A host of a world: a bundled node or a client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HostId(pub usize);
+
+/// How quick the network and the disks are, in times that are drawn evenly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Physics {
+    /// How long bytes travel, at least. Units: nanoseconds.
+    pub min_latency_ns: u64,
+    /// How long they travel, at most.
+    pub max_latency_ns: u64,
+    /// One parcel in so many takes fifty times as long; none if 0.
+    pub slow_one_in: u64,
+    /// How long a host is busy when it made something durable, at least.
+    pub min_sync_ns: u64,
+    /// How long it is busy then, at most.
+    pub max_sync_ns: u64,
+    /// One event in so many waits for half a millisecond, to be taken in together with those that come meanwhile; none
+    /// if 0.
+    pub batched_one_in: u64,
+}
+
+impl Default for Physics {
+    /// A quiet local network and a good disk.
+    fn default() -> Physics {
+        Physics {
+            min_latency_ns: 50_000,
+            max_latency_ns: 500_000,
+            slow_one_in: 500,
+            min_sync_ns: 50_000,
+            max_sync_ns: 1_000_000,
+            batched_one_in: 8,
+        }
+    }
+}
+
+/// A node's process ended by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Crash {
+    /// Where.
+    pub host: HostId,
+    /// When.
+    pub at_ns: u64,
+    /// The status that it ended with, or what it said when it panicked.
+    pub how: String,
+    /// Of a panic: where it was, and how it got there.
+    pub backtrace: Option<String>,
+}
+
+/// Makes a node for each of its lives.
+pub(crate) type Maker = Box<dyn FnMut() -> Box<dyn Node>>;
+
+pub(crate) struct Host {
+    pub(crate) make: Maker,
+    pub(crate) node: Option<Box<dyn Node>>,
+    pub(crate) env: HostEnv,
+    /// What happens to it while it is paused.
+    pub(crate) paused: Option<Vec<Event>>,
+    /// What it is to take in with the next settle, which is due.
+    pub(crate) batch: Vec<Event>,
+    pub(crate) flush_at_ns: Option<u64>,
+    /// Its disk is at work until then, and it takes in nothing.
+    pub(crate) busy_until_ns: u64,
+    /// Syncs take so many times as long.
+    pub(crate) sync_factor: u64,
+    pub(crate) accepted: u64,
+    /// Its connections, by its own ids: the pipe, and which end of it.
+    pub(crate) conns: BTreeMap<ConnId, (usize, usize)>,
+    /// The wake-up that it asked for last, by number.
+    pub(crate) wake: u64,
+    pub(crate) sync_draws: DrawStream,
+    pub(crate) batch_draws: DrawStream,
+    pub(crate) power_draws: DrawStream,
+}
+
+impl Host {
+    pub(crate) fn new(seed: u64, name: &str, make: Maker, log_level: Option<LogLevel>) -> Host {
+        let draws = |purpose| DrawStream::new(seed, name, purpose);
+        Host {
+            make,
+            node: None,
+            env: HostEnv {
+                disk: MemDisk::new(),
+                draws: Draws::new(seed, name),
+                now_ns: 0,
+                clock_offset_ms: 0,
+                name: name.to_owned(),
+                log_level,
+                log: String::new(),
+                fresh_lines: Vec::new(),
+                tells_lines: false,
+            },
+            paused: None,
+            batch: Vec::new(),
+            flush_at_ns: None,
+            busy_until_ns: 0,
+            sync_factor: 1,
+            accepted: 0,
+            conns: BTreeMap::new(),
+            wake: 0,
+            sync_draws: draws("sync"),
+            batch_draws: draws("batch"),
+            power_draws: draws("power"),
+        }
+    }
+}
+
+pub(crate) struct HostEnv {
+    pub(crate) disk: MemDisk,
+    pub(crate) draws: Draws,
+    pub(crate) now_ns: u64,
+    pub(crate) clock_offset_ms: i64,
+    pub(crate) name: String,
+    pub(crate) log_level: Option<LogLevel>,
+    pub(crate) log: String,
+    /// Lines that a follower of the trace has not been told.
+    pub(crate) fresh_lines: Vec<String>,
+    pub(crate) tells_lines: bool,
+}
+
+impl HostEnv {
+    fn keep(&mut self, line: &str) {
+        use fmt::Write as _;
+        if self.log.len() > LOG_LIMIT_BYTES {
+            let half = self.log.len() / 2;
+            let cut = self.log[half..].find('\n').map_or(self.log.len(), |at| half + at + 1);
+            self.log.drain(..cut);
+        }
+        writeln!(self.log, "{:>12.6} {line}", self.now_ns as f64 / 1e9).expect("memory takes it");
+        if self.tells_lines {
+            self.fresh_lines.push(line.to_owned());
+        }
+    }
+
+    /// Adds a line of the world's own to the node's log.
+    pub(crate) fn note(&mut self, what: &str) {
+        if self.log_level.is_some() {
+            self.keep(&format!("==== {what}"));
+        }
+    }
+}
+
+impl Env for HostEnv {
+    fn disk(&mut self) -> &mut dyn Disk {
+        &mut self.disk
+    }
+
+    fn wall_clock_ms(&self) -> i64 {
+        EPOCH_MS
+            + i64::try_from(self.now_ns / 1_000_000).expect("a run is shorter than an age")
+            + self.clock_offset_ms
+    }
+
+    fn random_u64(&mut self, purpose: &'static str) -> u64 {
+        self.draws.next_u64(purpose)
+    }
+
+    fn log(&mut self, level: LogLevel, line: fmt::Arguments<'_>) {
+        if self.log_level.is_some_and(|most| level <= most) {
+            self.keep(&format!("{level:?} {line}"));
+        }
+    }
+}

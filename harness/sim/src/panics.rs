@@ -1,0 +1,67 @@
+//! A node that panics is a finding about the node, not the end of the harness.
+
+use std::any::Any;
+use std::backtrace::Backtrace;
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+thread_local! {
+    /// What the panic under way said, and where; `None` while no node is being stepped on this thread.
+    static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// What a node that panicked left behind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Panicked {
+    pub(crate) message: String,
+    pub(crate) backtrace: String,
+}
+
+/// Runs a step of a node. A panic within is not printed but returned.
+pub(crate) fn catch<T>(step: impl FnOnce() -> T) -> Result<T, Panicked> {
+    install();
+    CAUGHT.with_borrow_mut(|caught| *caught = Some(String::new()));
+    let result = panic::catch_unwind(AssertUnwindSafe(step));
+    let backtrace = CAUGHT.with_borrow_mut(Option::take).unwrap_or_default();
+    result.map_err(|panic| Panicked { message: words(&*panic), backtrace })
+}
+
+/// The hook belongs to the whole process; on threads that step no node the one before goes on.
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let is_ours = CAUGHT.with_borrow_mut(|caught| match caught {
+                Some(text) => {
+                    let place = info.location().map(ToString::to_string).unwrap_or_default();
+                    *text = format!("{place}\n{}", Backtrace::force_capture());
+                    true
+                }
+                None => false,
+            });
+            if !is_ours {
+                before(info);
+            }
+        }));
+    });
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_returned_with_its_place() {
+        assert_eq!(catch(|| 7), Ok(7));
+        let panicked = catch(|| panic!("as asked")).expect_err("it panics");
+        assert_eq!(panicked.message, "as asked");
+        assert!(panicked.backtrace.starts_with(file!()), "{}", panicked.backtrace);
+    }
+}

@@ -1,0 +1,568 @@
+//! The event loop: hosts, connections, and one heap of what happens when.
+
+use crate::host::{Crash, Host, HostId, Maker, Physics};
+use crate::network::{Blocked, Direction, Network, Parcel};
+use crate::panics;
+use crate::trace::{Trace, TraceEvent};
+use riprap_env::{ConnId, Effect, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// How long an event that waits for others waits for them.
+const BATCH_NS: u64 = 500_000;
+/// How many times as long a slow parcel takes.
+const SLOW_FACTOR: u64 = 50;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Happening {
+    Arrive { pipe: usize, end: usize },
+    Connect { pipe: usize },
+    Wake { host: HostId, number: u64 },
+    Flush { host: HostId },
+}
+
+type Follower = Box<dyn FnMut(u64, &TraceEvent<'_>)>;
+
+/// A simulated cluster; see the crate.
+pub struct World {
+    seed: u64,
+    now_ns: u64,
+    physics: Physics,
+    hosts: Vec<Host>,
+    names: BTreeMap<String, HostId>,
+    network: Network,
+    heap: BinaryHeap<Reverse<(u64, u64, Happening)>>,
+    sequence: u64,
+    steps: u64,
+    trace: Trace,
+    crashes: Vec<Crash>,
+    log_level: Option<LogLevel>,
+    follower: Option<Follower>,
+}
+
+impl World {
+    /// A world without hosts, at time 0.
+    pub fn new(seed: u64, physics: Physics) -> World {
+        World {
+            seed,
+            now_ns: 0,
+            physics,
+            hosts: Vec::new(),
+            names: BTreeMap::new(),
+            network: Network::default(),
+            heap: BinaryHeap::new(),
+            sequence: 0,
+            steps: 0,
+            trace: Trace::new(seed),
+            crashes: Vec::new(),
+            log_level: None,
+            follower: None,
+        }
+    }
+
+    /// Keeps what nodes log, down to this level; nothing unless asked, for it takes time. For hosts that are added later.
+    pub fn keep_logs(&mut self, down_to: LogLevel) {
+        self.log_level = Some(down_to);
+    }
+
+    /// Has somebody told of everything that happens. It changes nothing of what does.
+    pub fn follow(&mut self, follower: impl FnMut(u64, &TraceEvent<'_>) + 'static) {
+        self.follower = Some(Box::new(follower));
+        self.hosts.iter_mut().for_each(|host| host.env.tells_lines = true);
+    }
+
+    /// Adds a host that others reach as `name:PORT`, whatever the port. It has to be started. `make` gives a node for each
+    /// of its lives.
+    pub fn add(&mut self, name: &str, make: impl FnMut() -> Box<dyn Node> + 'static) -> HostId {
+        let id = HostId(self.hosts.len());
+        let make: Maker = Box::new(make);
+        let mut host = Host::new(self.seed, name, make, self.log_level);
+        host.env.tells_lines = self.follower.is_some();
+        self.hosts.push(host);
+        self.names.insert(name.to_owned(), id);
+        id
+    }
+
+    /// Nanoseconds since the world began.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// How many batches of events nodes have taken in: a measure of what a run costs.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// What has happened so far, as a hash.
+    pub fn trace(&self) -> Trace {
+        self.trace
+    }
+
+    /// The nodes that ended by themselves, in that order.
+    pub fn crashes(&self) -> &[Crash] {
+        &self.crashes
+    }
+
+    /// The host's name.
+    pub fn name(&self, host: HostId) -> &str {
+        &self.hosts[host.0].env.name
+    }
+
+    /// What the host's nodes have logged, if logs are kept.
+    pub fn log(&self, host: HostId) -> &str {
+        &self.hosts[host.0].env.log
+    }
+
+    /// Whether a process runs on the host, be it paused.
+    pub fn is_up(&self, host: HostId) -> bool {
+        self.hosts[host.0].node.is_some()
+    }
+
+    /// Whether the host's process stands still.
+    pub fn is_paused(&self, host: HostId) -> bool {
+        self.hosts[host.0].paused.is_some()
+    }
+
+    /// The host's disk, to be looked at or tampered with.
+    pub fn disk(&mut self, host: HostId) -> &mut MemDisk {
+        &mut self.hosts[host.0].env.disk
+    }
+
+    fn tell(&mut self, event: &TraceEvent<'_>) {
+        if let Some(follower) = &mut self.follower {
+            follower(self.now_ns, event);
+        }
+    }
+
+    fn note(&mut self, host: HostId, what: &str) {
+        self.trace.absorb_bytes(what.as_bytes());
+        self.trace.absorb(host.0 as u64);
+        self.hosts[host.0].env.now_ns = self.now_ns;
+        self.hosts[host.0].env.note(what);
+        self.tell(&TraceEvent::Host { host, what });
+    }
+
+    /// Starts the host's process. Panics: it runs.
+    pub fn start(&mut self, host: HostId) {
+        assert!(!self.is_up(host), "a process that runs is not started again");
+        self.note(host, "starts");
+        let Host { node, make, .. } = &mut self.hosts[host.0];
+        *node = Some(make());
+        self.take_in(host, vec![Event::Start]);
+    }
+
+    /// Ends the host's process at once. What it wrote stays. Nothing if there is none.
+    pub fn kill(&mut self, host: HostId) {
+        if self.is_up(host) {
+            self.note(host, "is killed");
+            self.end_life(host);
+            self.hosts[host.0].env.disk.process_crash();
+        }
+    }
+
+    /// Asks the host's process to end in order. Nothing if there is none.
+    pub fn stop(&mut self, host: HostId) {
+        if self.is_up(host) {
+            self.note(host, "is asked to end");
+            self.take_in(host, vec![Event::Stop]);
+        }
+    }
+
+    /// The host loses its power: of what was not synced each piece is lost, torn, zeroed or kept, as luck has it.
+    pub fn power_fail(&mut self, host: HostId) {
+        self.note(host, "loses its power");
+        self.end_life(host);
+        let Host { env, power_draws, .. } = &mut self.hosts[host.0];
+        env.disk.power_fail(|piece| match (power_draws.next_u64() % 4, piece) {
+            (0, _) => Keep::Lost,
+            (1, Unsynced::Write { len, .. }) => Keep::Torn(power_draws.between(0, *len as u64) as usize),
+            (2, Unsynced::Write { .. }) => Keep::Zeros,
+            _ => Keep::Whole,
+        });
+    }
+
+    /// The host loses its power and all that was not synced.
+    pub fn lose_unsynced(&mut self, host: HostId) {
+        self.note(host, "loses its power and all that was not synced");
+        self.end_life(host);
+        self.hosts[host.0].env.disk.power_fail(|_| Keep::Lost);
+    }
+
+    /// The disk of a host without a process is replaced by an empty one. Panics: there is a process.
+    pub fn replace_disk(&mut self, host: HostId) {
+        assert!(!self.is_up(host), "a disk is replaced while its host is off");
+        self.note(host, "gets an empty disk");
+        self.hosts[host.0].env.disk = MemDisk::new();
+    }
+
+    /// The host's process stands still; what happens to it waits. Nothing if there is none.
+    pub fn pause(&mut self, host: HostId) {
+        if self.is_up(host) && !self.is_paused(host) {
+            self.note(host, "is paused");
+            self.hosts[host.0].paused = Some(Vec::new());
+        }
+    }
+
+    /// A paused process goes on.
+    pub fn resume(&mut self, host: HostId) {
+        if let Some(events) = self.hosts[host.0].paused.take() {
+            self.note(host, "goes on");
+            self.take_in(host, events);
+        }
+    }
+
+    /// Moves the host's wall clock to be so far from the true time.
+    pub fn set_clock_offset_ms(&mut self, host: HostId, offset_ms: i64) {
+        self.note(host, &format!("has its clock set {offset_ms} ms off"));
+        self.hosts[host.0].env.clock_offset_ms = offset_ms;
+    }
+
+    /// Makes the host's syncs take so many times as long; 1 is as they were.
+    pub fn set_sync_factor(&mut self, host: HostId, factor: u64) {
+        self.note(host, &format!("has a disk {factor} times as slow"));
+        self.hosts[host.0].sync_factor = factor;
+    }
+
+    /// Replaces the set of directions in which nothing passes.
+    pub fn set_cuts(&mut self, cuts: BTreeSet<Direction>) {
+        self.trace.absorb(cuts.len() as u64);
+        self.network.set_cuts(cuts);
+        self.go_on();
+    }
+
+    /// Replaces the set of directions in which bytes are held back on the connections there are: what is held arrives
+    /// after the release even if its sender has given up by then.
+    pub fn set_holds(&mut self, holds: BTreeSet<Direction>) {
+        self.trace.absorb(holds.len() as u64);
+        self.network.set_holds(holds);
+        self.go_on();
+    }
+
+    /// Makes everything that is sent from now on in a direction take so much longer; 0 is as it was.
+    pub fn set_delay(&mut self, direction: Direction, by_ns: u64) {
+        self.network.set_delay(direction, by_ns);
+    }
+
+    /// Breaks every connection between two hosts: both hear of it.
+    pub fn reset(&mut self, one: HostId, other: HostId) {
+        let pipes: Vec<usize> = self.hosts[one.0].conns.values().map(|(pipe, _)| *pipe).collect();
+        for pipe in pipes {
+            let ends = self.network.pipes[pipe].ends.map(|(host, _)| host);
+            if ends == [one, other] || ends == [other, one] {
+                for end in [0, 1] {
+                    self.lose(pipe, end);
+                }
+            }
+        }
+    }
+
+    /// Whether something sent now from one host would arrive at another: by the very rules that real bytes travel by.
+    pub fn passes(&self, direction: Direction) -> bool {
+        self.network.passes(direction)
+    }
+
+    /// What waited for a cut or a hold that is gone is sent again.
+    fn go_on(&mut self) {
+        for (blocked, pause_ns) in self.network.unblock(self.now_ns) {
+            let (pipe, end, happening) = match blocked {
+                Blocked::Arrive { pipe, end } => (pipe, end, Happening::Arrive { pipe, end }),
+                Blocked::Connect { pipe } => (pipe, 1, Happening::Connect { pipe }),
+            };
+            let direction = self.network.direction(pipe, end);
+            let wait_ns = self.network_draws(direction).between(0, pause_ns);
+            self.at(self.now_ns + wait_ns, happening);
+        }
+    }
+
+    fn network_draws(&mut self, direction: Direction) -> &mut riprap_env::random::DrawStream {
+        let hosts = &self.hosts;
+        self.network.draws(self.seed, |host| hosts[host.0].env.name.clone(), direction)
+    }
+
+    fn at(&mut self, at_ns: u64, happening: Happening) {
+        self.sequence += 1;
+        self.heap.push(Reverse((at_ns, self.sequence, happening)));
+    }
+
+    fn latency_ns(&mut self, direction: Direction) -> u64 {
+        let Physics { min_latency_ns, max_latency_ns, slow_one_in, .. } = self.physics;
+        let draws = self.network_draws(direction);
+        let usual = draws.between(min_latency_ns, max_latency_ns);
+        let latency = if draws.one_in(slow_one_in) { usual * SLOW_FACTOR } else { usual };
+        latency + self.network.delay_ns(direction)
+    }
+
+    fn send(&mut self, from_ns: u64, pipe: usize, to_end: usize, parcel: Parcel) {
+        let direction = self.network.direction(pipe, to_end);
+        let latency_ns = self.latency_ns(direction);
+        let pipe_ = &mut self.network.pipes[pipe];
+        let arrives_ns = (from_ns + latency_ns).max(pipe_.last_ns[to_end]);
+        pipe_.last_ns[to_end] = arrives_ns;
+        pipe_.to[to_end].push_back(parcel);
+        self.at(arrives_ns, Happening::Arrive { pipe, end: to_end });
+    }
+
+    /// An end closes; the other one hears of it after what was sent to it.
+    fn close_end(&mut self, from_ns: u64, pipe: usize, end: usize) {
+        let pipe_ = &mut self.network.pipes[pipe];
+        pipe_.open[end] = false;
+        pipe_.to[end].clear();
+        if pipe_.open[1 - end] {
+            self.send(from_ns, pipe, 1 - end, Parcel::End);
+        }
+    }
+
+    /// An end is told that its connection is gone, at once.
+    fn lose(&mut self, pipe: usize, end: usize) {
+        let pipe_ = &mut self.network.pipes[pipe];
+        if !std::mem::replace(&mut pipe_.open[end], false) {
+            return;
+        }
+        pipe_.to[end].clear();
+        let (host, conn) = pipe_.ends[end];
+        self.hosts[host.0].conns.remove(&conn);
+        self.tell(&TraceEvent::Closed { host, pipe });
+        self.take_in(host, vec![Event::Closed { conn }]);
+    }
+
+    fn end_life(&mut self, host: HostId) {
+        let it = &mut self.hosts[host.0];
+        it.node = None;
+        it.paused = None;
+        it.batch.clear();
+        it.flush_at_ns = None;
+        it.busy_until_ns = 0;
+        it.wake += 1;
+        for (pipe, end) in std::mem::take(&mut it.conns).into_values() {
+            self.close_end(self.now_ns, pipe, end);
+        }
+    }
+
+    /// When the next thing happens, if anything does.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at_ns, ..))| *at_ns)
+    }
+
+    /// Lets the next thing happen. Nothing if there is none.
+    pub fn step(&mut self) {
+        if let Some(Reverse((at_ns, _, happening))) = self.heap.pop() {
+            self.now_ns = self.now_ns.max(at_ns);
+            self.happen(happening);
+        }
+    }
+
+    /// Lets everything happen that does until that time, and makes it that time.
+    pub fn run_until(&mut self, until_ns: u64) {
+        while self.next_ns().is_some_and(|next_ns| next_ns <= until_ns) {
+            self.step();
+        }
+        self.now_ns = self.now_ns.max(until_ns);
+    }
+
+    /// Has a host's node settle, without an event: whoever drives it has put something where it looks.
+    pub fn poke(&mut self, host: HostId) {
+        self.take_in(host, Vec::new());
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Wake { host, number } => {
+                if self.hosts[host.0].wake == number {
+                    self.tell(&TraceEvent::Wake { host });
+                    self.take_in(host, vec![Event::Wake]);
+                }
+            }
+            Happening::Flush { host } => {
+                if self.hosts[host.0].flush_at_ns.is_some_and(|at_ns| at_ns <= self.now_ns) {
+                    self.hosts[host.0].flush_at_ns = None;
+                    self.take_in(host, Vec::new());
+                }
+            }
+            Happening::Connect { pipe } => self.connect(pipe),
+            Happening::Arrive { pipe, end } => self.arrive(pipe, end),
+        }
+    }
+
+    fn connect(&mut self, pipe: usize) {
+        let [(from, conn), (to, _)] = self.network.pipes[pipe].ends;
+        if !self.network.pipes[pipe].open[0] || self.network.blocks_connect(pipe, self.now_ns) {
+            return;
+        }
+        if !self.is_up(to) {
+            self.lose(pipe, 0);
+            return;
+        }
+        let listener = &mut self.hosts[to.0];
+        let accepted = ConnId::accepted_by_driver(listener.accepted);
+        listener.accepted += 1;
+        listener.conns.insert(accepted, (pipe, 1));
+        self.network.pipes[pipe].ends[1] = (to, accepted);
+        self.network.pipes[pipe].open[1] = true;
+        let peer = format!("{}:{}", self.hosts[from.0].env.name, conn.0);
+        self.take_in(to, vec![Event::Accepted { conn: accepted, peer }]);
+        // The listener may have ended over it.
+        if self.network.pipes[pipe].open[0] {
+            self.take_in(from, vec![Event::Connected { conn }]);
+        }
+    }
+
+    fn arrive(&mut self, pipe: usize, end: usize) {
+        if !self.network.pipes[pipe].open[end] || self.network.blocks_arrival(pipe, end, self.now_ns) {
+            return;
+        }
+        let (from, to) = self.network.direction(pipe, end);
+        let conn = self.network.pipes[pipe].ends[end].1;
+        match self.network.pipes[pipe].to[end].pop_front() {
+            Some(Parcel::Bytes(bytes)) => {
+                if self.follower.is_some() {
+                    self.tell(&TraceEvent::Arrive { from, to, pipe, bytes: &bytes });
+                }
+                let waits = self.hosts[to.0].batch_draws.one_in(self.physics.batched_one_in);
+                let event = Event::Received { conn, bytes };
+                if waits && self.hosts[to.0].paused.is_none() {
+                    self.hosts[to.0].batch.push(event);
+                    self.flush_at(to, self.now_ns + BATCH_NS);
+                } else {
+                    self.take_in(to, vec![event]);
+                }
+            }
+            Some(Parcel::End) => self.lose(pipe, end),
+            None => {}
+        }
+    }
+
+    fn flush_at(&mut self, host: HostId, at_ns: u64) {
+        let due = &mut self.hosts[host.0].flush_at_ns;
+        if due.is_none_or(|due_ns| due_ns > at_ns) {
+            *due = Some(at_ns);
+            self.at(at_ns, Happening::Flush { host });
+        }
+    }
+
+    /// Steps a host's node through what has gathered and these events, and carries out what it wants done.
+    fn take_in(&mut self, host: HostId, events: Vec<Event>) {
+        let now_ns = self.now_ns;
+        let it = &mut self.hosts[host.0];
+        if let Some(waiting) = &mut it.paused {
+            waiting.append(&mut it.batch);
+            waiting.extend(events);
+            return;
+        }
+        if it.node.is_none() {
+            return;
+        }
+        if it.busy_until_ns > now_ns {
+            it.batch.extend(events);
+            let until_ns = it.busy_until_ns;
+            self.flush_at(host, until_ns);
+            return;
+        }
+        let mut batch = events;
+        if !it.batch.is_empty() {
+            let mut gathered = std::mem::take(&mut it.batch);
+            gathered.append(&mut batch);
+            batch = gathered;
+        }
+        self.steps += 1;
+        self.trace.absorb(now_ns);
+        self.trace.absorb((host.0 as u64) << 32 | batch.len() as u64);
+        it.env.now_ns = now_ns;
+        let syncs_before = it.env.disk.syncs();
+        let mut effects = Vec::new();
+        let (node, env) = (it.node.as_mut().expect("just looked"), &mut it.env);
+        let stepped = panics::catch(|| {
+            for event in batch {
+                node.step(now_ns, event, env, &mut effects);
+            }
+            node.settle(now_ns, env, &mut effects);
+        });
+        if self.follower.is_some() {
+            for line in std::mem::take(&mut self.hosts[host.0].env.fresh_lines) {
+                self.tell(&TraceEvent::Log { host, line: &line });
+            }
+        }
+        if let Err(panicked) = stepped {
+            let how = format!("panicked: {}", panicked.message);
+            self.crashed(host, how, Some(panicked.backtrace));
+            return;
+        }
+        let it = &mut self.hosts[host.0];
+        let mut leaves_ns = now_ns;
+        if it.env.disk.syncs() != syncs_before {
+            let took_ns = it.sync_draws.between(self.physics.min_sync_ns, self.physics.max_sync_ns);
+            leaves_ns += took_ns * it.sync_factor;
+            it.busy_until_ns = leaves_ns;
+        }
+        for effect in effects {
+            if !self.is_up(host) {
+                break;
+            }
+            self.carry_out(host, leaves_ns, effect);
+        }
+    }
+
+    fn crashed(&mut self, host: HostId, how: String, backtrace: Option<String>) {
+        self.note(host, &how);
+        self.crashes.push(Crash { host, at_ns: self.now_ns, how, backtrace });
+        self.end_life(host);
+        self.hosts[host.0].env.disk.process_crash();
+    }
+
+    fn carry_out(&mut self, host: HostId, leaves_ns: u64, effect: Effect) {
+        match effect {
+            Effect::Connect { conn, to } => {
+                self.trace.absorb(conn.0);
+                self.trace.absorb_bytes(to.as_bytes());
+                let name = to.rsplit_once(':').map_or(to.as_str(), |(name, _)| name);
+                let Some(target) = self.names.get(name).copied() else {
+                    // A name that nobody has.
+                    self.take_in(host, vec![Event::Closed { conn }]);
+                    return;
+                };
+                let pipe = self.network.open(host, conn, target);
+                self.hosts[host.0].conns.insert(conn, (pipe, 0));
+                self.tell(&TraceEvent::Connect { from: host, to: target, pipe });
+                let latency_ns = self.latency_ns((host, target));
+                self.at(leaves_ns + latency_ns, Happening::Connect { pipe });
+            }
+            Effect::Send { conn, bytes } => {
+                self.trace.absorb(conn.0);
+                self.trace.absorb_bytes(&bytes);
+                let Some((pipe, end)) = self.hosts[host.0].conns.get(&conn).copied() else { return };
+                if self.follower.is_some() {
+                    let to = self.network.pipes[pipe].ends[1 - end].0;
+                    self.tell(&TraceEvent::Send { from: host, to, pipe, bytes: &bytes });
+                }
+                self.send(leaves_ns, pipe, 1 - end, Parcel::Bytes(bytes));
+            }
+            Effect::Close { conn } => {
+                self.trace.absorb(!conn.0);
+                if let Some((pipe, end)) = self.hosts[host.0].conns.remove(&conn) {
+                    self.close_end(leaves_ns, pipe, end);
+                    self.tell(&TraceEvent::Closed { host, pipe });
+                    self.take_in(host, vec![Event::Closed { conn }]);
+                }
+            }
+            Effect::WakeAt { at_ns } => {
+                self.trace.absorb(at_ns);
+                let number = self.sequence;
+                self.hosts[host.0].wake = number;
+                // A node that asks for now is not to keep the world from going on.
+                self.at(at_ns.max(self.now_ns + 1), Happening::Wake { host, number });
+            }
+            Effect::Exit { status: 0 } => {
+                self.note(host, "ends");
+                self.end_life(host);
+                self.hosts[host.0].env.disk.process_crash();
+            }
+            Effect::Exit { status } => {
+                self.crashed(host, format!("ended with status {status}"), None);
+                // It gave up on its disk: whatever made that fail may as well have cost it its power.
+                self.power_fail(host);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,12 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use riprap_core::client::{Isolation, SubscribeVia};
-use riprap_env::LogLevel;
 use riprap_live::sandbox::MAX_NODES;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
 /// Bounds of what may be asked for, so that a slip of the finger is told apart from a machine that gives up.
 const MAX_CONCURRENCY: u32 = 1000;
@@ -243,6 +243,7 @@ A file for --config, in TOML; flags win over it:
   \"min.insync.replicas\" = 2
   log.retention.ms = 3600000
 
+RIPRAP_LOG says which modules log what: RIPRAP_LOG=warn,riprap_broker::controller=info
 GET /metrics and GET /healthz are answered where --metrics says.")]
 pub(crate) struct BrokerArgs {
     /// A file of settings, in TOML: this command's flags by their long names, and `[set]`
@@ -269,9 +270,9 @@ pub(crate) struct BrokerArgs {
     /// Serve metrics, in Prometheus' format, and health over HTTP
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen)]
     pub(crate) metrics: Option<std::net::SocketAddr>,
-    /// The least weighty lines that are logged: error, warn, info or debug; also by RIPRAP_LOG [default: info]
+    /// The least weighty lines that are logged: error, warn, info or debug [default: info, or what RIPRAP_LOG says]
     #[arg(long, value_name = "LEVEL", value_parser = parse_log_level)]
-    pub(crate) log_level: Option<LogLevel>,
+    pub(crate) log_level: Option<LevelFilter>,
     /// Change a property, by Kafka's name for it: num.partitions, log.retention.ms, fsync, ...
     #[arg(long = "set", value_name = "PROPERTY=VALUE", value_parser = parse_setting)]
     pub(crate) settings: Vec<(String, String)>,
@@ -316,12 +317,12 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 /// `error`, `warn`, `info` or `debug`.
-pub(crate) fn parse_log_level(text: &str) -> Result<LogLevel, String> {
+pub(crate) fn parse_log_level(text: &str) -> Result<LevelFilter, String> {
     match text {
-        "error" => Ok(LogLevel::Error),
-        "warn" => Ok(LogLevel::Warn),
-        "info" => Ok(LogLevel::Info),
-        "debug" => Ok(LogLevel::Debug),
+        "error" => Ok(LevelFilter::ERROR),
+        "warn" => Ok(LevelFilter::WARN),
+        "info" => Ok(LevelFilter::INFO),
+        "debug" => Ok(LevelFilter::DEBUG),
         _ => Err("one of error, warn, info, debug is right".to_owned()),
     }
 }

@@ -1,31 +1,33 @@
 //! `riprap broker`: one bundled broker, alone or as part of a cluster.
 
 mod config_file;
+mod log;
 
 use crate::Failure;
-use crate::args::{BrokerArgs, parse_log_level};
+use crate::args::BrokerArgs;
 use riprap_broker::defect::DefectKind;
-use riprap_broker::shell::{LogTarget, ShellConfig};
+use riprap_broker::shell::ShellConfig;
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
-use riprap_env::LogLevel;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 
 /// Where a broker listens that is not told.
 const DEFAULT_LISTEN: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9092);
 
-/// Names the least weighty lines that are logged, where no flag does.
-const LOG_LEVEL_VARIABLE: &str = "RIPRAP_LOG";
+/// Says what is logged, where no flag does.
+const LOG_VARIABLE: &str = "RIPRAP_LOG";
 
 pub(crate) fn run(args: &BrokerArgs) -> Result<u8, Failure> {
     let mut args = args.clone();
     if let Some(path) = args.config.clone() {
         config_file::merge(&mut args, &path).map_err(Failure::Usage)?;
     }
-    let log_level = match args.log_level {
-        Some(level) => level,
-        None => level_of_environment().map_err(Failure::Usage)?,
+    let logged = match args.log_level {
+        Some(level) => Targets::new().with_default(level),
+        None => logged_by_environment().map_err(Failure::Usage)?,
     };
     let listen = args.listen.unwrap_or(SocketAddr::from(DEFAULT_LISTEN));
     let missing = || Failure::Usage("missing --dir <DIR>; `dir` in the file is right too".to_owned());
@@ -37,20 +39,18 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<u8, Failure> {
         seed: args.seed.unwrap_or(0),
         entity: format!("broker {}", config.id),
         metrics: args.metrics,
-        log: LogTarget::Stderr,
-        log_level,
     };
     let mut broker = Broker::new(config).map_err(Failure::Usage)?;
+    log::to_stderr(logged);
     let status = riprap_broker::shell::run(&mut broker, shell).map_err(Failure::harness)?;
     Ok(u8::try_from(status).unwrap_or(u8::MAX))
 }
 
-fn level_of_environment() -> Result<LogLevel, String> {
-    match std::env::var(LOG_LEVEL_VARIABLE) {
-        Ok(text) => {
-            parse_log_level(&text).map_err(|right| format!("{LOG_LEVEL_VARIABLE} is `{text}`; {right}"))
-        }
-        Err(_) => Ok(LogLevel::Info),
+fn logged_by_environment() -> Result<Targets, String> {
+    match std::env::var(LOG_VARIABLE) {
+        Ok(text) => log::parse_filter(&text).map_err(|why| format!("{LOG_VARIABLE} is `{text}`: {why}")),
+        Err(std::env::VarError::NotPresent) => Ok(Targets::new().with_default(LevelFilter::INFO)),
+        Err(e @ std::env::VarError::NotUnicode(_)) => Err(format!("{LOG_VARIABLE}: {e}")),
     }
 }
 

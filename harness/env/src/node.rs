@@ -120,8 +120,16 @@ pub trait Env {
     /// A random number: a function of the seed, the node, `purpose` and how often that purpose was drawn.
     fn random_u64(&mut self, purpose: &'static str) -> u64;
 
-    /// Writes a line into the node's log. The driver adds the time.
-    fn log(&mut self, level: LogLevel, line: fmt::Arguments<'_>);
+    /// Writes a line into the node's log; the driver adds the time. [`log!`](crate::log!) says which module it is of.
+    fn log(&mut self, level: LogLevel, module: &'static str, line: fmt::Arguments<'_>);
+}
+
+/// Writes a line into a node's log, as of the module that it is written in: `log!(env, Warn, "refuses {what}")`.
+#[macro_export]
+macro_rules! log {
+    ($env:expr, $level:ident, $($line:tt)+) => {
+        $env.log($crate::LogLevel::$level, ::core::module_path!(), ::core::format_args!($($line)+))
+    };
 }
 
 /// A bundled node: a state machine without I/O.

@@ -14,7 +14,7 @@ use crate::txn::Producer;
 use bytes::Bytes;
 use led::Led;
 use riprap_coord::Index;
-use riprap_env::{ConnId, LogLevel};
+use riprap_env::{ConnId, log};
 use riprap_protocol::messages::{
     CreateTopicsRequest, CreateTopicsRequestConfig, CreateTopicsRequestTopic, ForwardRequestRequest,
 };
@@ -187,10 +187,7 @@ impl Running {
         let leads = self.leaderships(OFFSETS_TOPIC);
         for key in led::over(&self.coordinators.led, &leads) {
             let Some(led) = self.coordinators.led.remove(&key) else { continue };
-            cx.env.log(
-                LogLevel::Info,
-                format_args!("no longer coordinates the groups of partition {}", key.index),
-            );
+            log!(cx.env, Info, "no longer coordinates the groups of partition {}", key.index);
             for output in led.coordinator.resign() {
                 if let Output::Reply { to, response } = output {
                     self.answer_group(to, response, cx);
@@ -340,7 +337,7 @@ impl Running {
             let refusals =
                 read.into_iter().flat_map(|read| read.topics).filter_map(|topic| topic.error_message);
             for refusal in refusals {
-                cx.env.log(LogLevel::Warn, format_args!("topic {name} is not made: {refusal}"));
+                log!(cx.env, Warn, "topic {name} is not made: {refusal}");
             }
         }
     }

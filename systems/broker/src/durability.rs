@@ -23,7 +23,7 @@
 
 use crate::ids::PartitionKey;
 use crate::node::{Cx, Fatal, Running};
-use riprap_env::{Disk, DiskError, LogLevel};
+use riprap_env::{Disk, DiskError, log};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -114,7 +114,7 @@ impl Running {
     /// Where that fails the next life is told nothing, and what it then does is what it does after a power failure.
     pub(crate) fn end_life(&mut self, cx: &mut Cx<'_>) {
         if let Err(e) = self.sync_all(cx) {
-            cx.env.log(LogLevel::Error, format_args!("cannot sync before the end: {e}"));
+            log!(cx.env, Error, "cannot sync before the end: {e}");
         }
     }
 

@@ -20,7 +20,7 @@ use crate::node::{Call, Cx, Fatal, Running};
 use crate::peers::{LinkId, Purpose};
 use crate::replica::{Ids, Role};
 use bytes::Bytes;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::frame::decode_response;
 use riprap_protocol::messages::{
@@ -195,13 +195,12 @@ impl Running {
             }
             Ok((_, response)) => {
                 let code = response.error_code;
-                cx.env.log(LogLevel::Warn, format_args!("broker {from} refuses a fetch: {code}"));
+                log!(cx.env, Warn, "broker {from} refuses a fetch: {code}");
                 self.fetch_lost(from, asked, cx.now_ns);
                 return Ok(());
             }
             Err(e) => {
-                cx.env
-                    .log(LogLevel::Warn, format_args!("cannot read broker {from}'s answer to a fetch: {e}"));
+                log!(cx.env, Warn, "cannot read broker {from}'s answer to a fetch: {e}");
                 self.fetch_lost(from, asked, cx.now_ns);
                 return Ok(());
             }
@@ -240,10 +239,11 @@ impl Running {
             ErrorCode::NONE => {}
             ErrorCode::OFFSET_OUT_OF_RANGE if answer.log_start_offset > end => {
                 let to = answer.log_start_offset;
-                let line = format_args!(
+                log!(
+                    cx.env,
+                    Warn,
                     "{name}: begins anew at {to}: the leader's log begins there, own {start}..{end}"
                 );
-                cx.env.log(LogLevel::Warn, line);
                 replica.log.reset_to(cx.env.disk(), to).map_err(failed)?;
                 replica.high_watermark = to;
                 self.replicas.take_back_high_watermark(key, cx)?;
@@ -261,15 +261,16 @@ impl Running {
             };
             let known = replica.high_watermark;
             let (before, after) = replica.truncate_to_leader(leaders, cx.env.disk()).map_err(failed)?;
-            let level = if after < known { LogLevel::Error } else { LogLevel::Info };
-            cx.env.log(
-                level,
-                format_args!(
-                    "{name}: truncated from {before} to {after}: in epoch {epoch} leader {from} ends epoch {} at {}; \
-                     high watermark was {known}",
-                    leaders.epoch, leaders.end_offset
-                ),
+            let line = format_args!(
+                "{name}: truncated from {before} to {after}: in epoch {epoch} leader {from} ends epoch {} at {}; \
+                 high watermark was {known}",
+                leaders.epoch, leaders.end_offset
             );
+            if after < known {
+                log!(cx.env, Error, "{line}");
+            } else {
+                log!(cx.env, Info, "{line}");
+            }
             self.replicas.take_back_high_watermark(key, cx)?;
             return Ok(());
         }
@@ -289,7 +290,7 @@ impl Running {
                 }
             };
             if let Err(why) = result {
-                cx.env.log(LogLevel::Error, format_args!("{name}: cannot append from leader {from}: {why}"));
+                log!(cx.env, Error, "{name}: cannot append from leader {from}: {why}");
                 if let Role::Follower(follower) = &mut replica.role {
                     follower.pause_until_ns = cx.now_ns + PAUSE_NS;
                 }
@@ -347,12 +348,13 @@ impl Running {
             let epoch = leader.isr.epoch();
             // While nobody can grant it, the same is asked for many times a second.
             if leader.isr_asked_for != wanted {
-                let line = format_args!(
+                log!(
+                    cx.env,
+                    Info,
                     "{name}: asks for isr {} instead of {} in epoch {epoch}",
                     Ids(&wanted),
                     Ids(&members)
                 );
-                cx.env.log(LogLevel::Info, line);
                 leader.isr_asked_for.clone_from(&wanted);
             }
             leader.isr.ask(&wanted);
@@ -399,10 +401,7 @@ impl Running {
                     let was_asked = asked.iter().any(|(asked, _, _)| *asked == key);
                     if let Some(replica) = self.replicas.get(key).filter(|_| was_asked) {
                         let (name, code) = (replica.name(), partition.error_code);
-                        cx.env.log(
-                            LogLevel::Info,
-                            format_args!("{name}: the controller refuses the isr: {code}"),
-                        );
+                        log!(cx.env, Info, "{name}: the controller refuses the isr: {code}");
                     }
                 }
             }

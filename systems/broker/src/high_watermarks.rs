@@ -15,7 +15,7 @@ use crate::ids::{PartitionKey, TopicId};
 use crate::log::files;
 use crate::node::{Cx, Running};
 use bytes::{Buf, BufMut, BytesMut};
-use riprap_env::{Disk, DiskError, LogLevel};
+use riprap_env::{Disk, DiskError, log};
 use riprap_protocol::Uuid;
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ impl Running {
         if self.is_registered()
             && let Err(e) = self.replicas.save_high_watermarks(cx)
         {
-            cx.env.log(LogLevel::Warn, format_args!("cannot write down high watermarks: {e}"));
+            log!(cx.env, Warn, "cannot write down high watermarks: {e}");
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::controller::{ControlRequest, ControlResponse};
 use crate::ids::BrokerId;
 use crate::node::{Call, Cx, Running};
 use crate::peers::{LinkId, Purpose};
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::frame::decode_response;
 use riprap_protocol::messages::{
     AllocateProducerIdsRequest, AlterPartitionRequest, BrokerHeartbeatRequest, BrokerRegistrationRequest,
@@ -61,7 +61,7 @@ impl Running {
     /// The process is asked to end: leaderships move first.
     pub(crate) fn stop(&mut self, cx: &mut Cx<'_>) {
         if self.membership.leave_by_ns.is_none() {
-            cx.env.log(LogLevel::Info, format_args!("is asked to end"));
+            log!(cx.env, Info, "is asked to end");
             self.membership.leave_by_ns = Some(cx.now_ns + LEAVE_TIMEOUT_NS);
             self.membership.hurry(cx.now_ns);
         }
@@ -158,7 +158,7 @@ impl Running {
             }
         };
         let response = read.unwrap_or_else(|e| {
-            cx.env.log(LogLevel::Warn, format_args!("cannot read the controller's answer: {e}"));
+            log!(cx.env, Warn, "cannot read the controller's answer: {e}");
             Response::Lost
         });
         self.controller_says(call, response, cx);

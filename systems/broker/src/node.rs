@@ -28,7 +28,7 @@ use crate::requests::fetch::Sessions;
 use crate::requests::waiting::Waiting;
 use crate::transactions::{Part, Transactions};
 use crate::upkeep::Upkeep;
-use riprap_env::{DiskError, Effect, Effects, Env, Event, LogLevel, Node};
+use riprap_env::{DiskError, Effect, Effects, Env, Event, Node, log};
 use riprap_protocol::frame::encode_response;
 use riprap_protocol::messages::{RaftMessageRequest, RaftMessageResponse};
 use riprap_protocol::{ErrorCode, Message};
@@ -100,7 +100,7 @@ impl Broker {
     }
 
     fn end(&mut self, fatal: &Fatal, env: &mut dyn Env, effects: &mut Effects) {
-        env.log(LogLevel::Error, format_args!("stops: {fatal}"));
+        log!(env, Error, "stops: {fatal}");
         effects.push(Effect::Exit { status: 1 });
         self.life = Life::Over;
     }
@@ -165,7 +165,7 @@ impl Running {
         let disk_is_new = Quorum::is_unborn(env.disk())?;
         let quorum = Quorum::open(&config, env, now_ns)?;
         let may_lack_records = begin_life(env.disk(), config.fsync)?;
-        env.log(LogLevel::Info, format_args!("starts as broker {}, incarnation {incarnation}", config.id));
+        log!(env, Info, "starts as broker {}, incarnation {incarnation}", config.id);
         Ok(Running {
             incarnation,
             may_lack_records,
@@ -196,7 +196,7 @@ impl Running {
             Event::Start => unreachable!("handled before"),
             Event::Accepted { conn, peer } => {
                 if !self.connections.accept(conn, peer) {
-                    cx.env.log(LogLevel::Warn, format_args!("refuses a connection: too many are open"));
+                    log!(cx.env, Warn, "refuses a connection: too many are open");
                     cx.effects.push(Effect::Close { conn });
                 }
             }
@@ -233,7 +233,7 @@ impl Running {
         self.forget(conn);
         if is_there {
             self.counters.refused();
-            cx.env.log(LogLevel::Debug, format_args!("closes the connection from {peer}: {why}"));
+            log!(cx.env, Debug, "closes the connection from {peer}: {why}");
             cx.effects.push(Effect::Close { conn });
         }
     }
@@ -328,7 +328,7 @@ impl Running {
             }
             Err(e) => {
                 let what = format_args!("answer to {} version {}: {e}", to.api_key, to.api_version);
-                cx.env.log(LogLevel::Error, format_args!("failed to encode the {what}"));
+                log!(cx.env, Error, "failed to encode the {what}");
                 self.drop_connection(to.conn, &"its answer cannot be said", cx);
             }
         }
@@ -405,7 +405,7 @@ impl Running {
         if !std::mem::replace(&mut self.is_over, true) {
             self.end_life(cx);
             self.save_high_watermarks_last(cx);
-            cx.env.log(LogLevel::Info, format_args!("ends"));
+            log!(cx.env, Info, "ends");
             cx.effects.push(Effect::Exit { status: 0 });
         }
     }

@@ -5,7 +5,7 @@ use crate::ids::BrokerId;
 use crate::metadata::{Image, Record, decode, encode};
 use bytes::Bytes;
 use riprap_coord::{Config, Index, Message, NodeId, OpenError, ProposeError, Raft, Term};
-use riprap_env::{Disk, DiskError, Env, LogLevel};
+use riprap_env::{Disk, DiskError, Env, log};
 
 /// Where the quorum's log lies on the disk.
 const DIR: &str = "quorum";
@@ -58,7 +58,7 @@ impl Quorum {
         match Message::decode(Bytes::copy_from_slice(bytes)) {
             Ok(message) => self.raft.step(now_ns, NodeId(from.0), message, env),
             Err(e) => {
-                env.log(LogLevel::Warn, format_args!("quorum: drops a message from broker {from}: {e}"))
+                log!(env, Warn, "quorum: drops a message from broker {from}: {e}")
             }
         }
     }
@@ -98,10 +98,10 @@ impl Quorum {
         let encoded = ready.messages.into_iter().map(|(to, message)| (BrokerId(to.0), message.encode()));
         settled.messages = encoded.collect();
         if self.raft.log_bytes() > self.compact_above_bytes && self.applied > self.raft.snapshot_index() {
-            env.log(LogLevel::Debug, format_args!("quorum: takes a snapshot up to {}", self.applied));
+            log!(env, Debug, "quorum: takes a snapshot up to {}", self.applied);
             let compacted = self.raft.compact(self.applied, encode(&self.image.to_records()));
             if let Err(e) = compacted {
-                env.log(LogLevel::Error, format_args!("quorum: the log grows on: {e}"));
+                log!(env, Error, "quorum: the log grows on: {e}");
             }
         }
         Ok(settled)
@@ -111,10 +111,7 @@ impl Quorum {
         match decode(payload) {
             Ok(records) => records.iter().for_each(|record| self.image.apply(record)),
             Err(e) => {
-                env.log(
-                    LogLevel::Error,
-                    format_args!("quorum: entry {index} has no effect on any broker: {e}"),
-                );
+                log!(env, Error, "quorum: entry {index} has no effect on any broker: {e}");
             }
         }
         self.applied = index;

@@ -9,7 +9,7 @@ use crate::log::{Cleanup, LogConfig, LogError, PartitionLog};
 use crate::metadata::Topic;
 use crate::node::{Cx, Fatal, Running};
 use crate::replica::Replica;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -217,7 +217,7 @@ impl Running {
                 image.partitions().map(|(key, _)| key).filter(|key| is_needed(*key)).map(name_of).collect();
             for name in cx.env.disk().list(DIR)? {
                 if !needed.contains(&name) {
-                    cx.env.log(LogLevel::Info, format_args!("removes the log {name}: nobody needs it here"));
+                    log!(cx.env, Info, "removes the log {name}: nobody needs it here");
                     cx.env.disk().remove_dir_all(&format!("{DIR}/{name}"))?;
                 }
             }
@@ -226,7 +226,7 @@ impl Running {
             self.replicas.open.keys().copied().filter(|key| !is_needed(*key)).collect();
         for key in gone {
             let replica = self.replicas.open.remove(&key).expect("it was listed");
-            cx.env.log(LogLevel::Info, format_args!("{}: removed: nobody needs it here", replica.name()));
+            log!(cx.env, Info, "{}: removed: nobody needs it here", replica.name());
             replica.log.close(cx.env.disk());
             cx.env.disk().remove_dir_all(&dir_of(key))?;
             self.replicas.dirty.remove(&key);
@@ -263,10 +263,9 @@ fn open(
     replica.restore_high_watermark(saved);
     if recovery.batches > 0 || recovery.cut.is_some() {
         let (name, end, batches) = (replica.name(), replica.log.log_end_offset(), recovery.batches);
-        cx.env.log(LogLevel::Info, format_args!("{name}: found {batches} batches up to offset {end}"));
+        log!(cx.env, Info, "{name}: found {batches} batches up to offset {end}");
         if let Some(cut) = recovery.cut {
-            let line = format_args!("{name}: cut {} bytes of a broken tail: {}", cut.size_bytes, cut.why);
-            cx.env.log(LogLevel::Warn, line);
+            log!(cx.env, Warn, "{name}: cut {} bytes of a broken tail: {}", cut.size_bytes, cut.why);
         }
     }
     Ok(replica)

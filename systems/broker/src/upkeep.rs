@@ -9,7 +9,7 @@
 use crate::ids::PartitionKey;
 use crate::log::Compaction;
 use crate::node::{Cx, Fatal, Running};
-use riprap_env::LogLevel;
+use riprap_env::log;
 use std::collections::BTreeSet;
 
 /// How much of a log is read for its compaction in one turn: some milliseconds' work. Units: bytes.
@@ -76,10 +76,7 @@ impl Running {
                 Ok(None) => {}
                 Ok(Some(start)) => {
                     let name = replica.name();
-                    cx.env.log(
-                        LogLevel::Info,
-                        format_args!("{name}: begins at {start}: what was older is deleted"),
-                    );
+                    log!(cx.env, Info, "{name}: begins at {start}: what was older is deleted");
                     changed.push(replica.key);
                 }
                 Err(error) => return Err(Fatal::Log { partition: replica.name(), error }),
@@ -103,14 +100,15 @@ impl Running {
         match replica.log.compact(cx.env.disk(), now_ms, high_watermark, STEP_BYTES) {
             Ok(Compaction::Idle | Compaction::Going) => {}
             Ok(Compaction::Done { before_bytes, after_bytes, to }) => {
-                let line = format_args!(
+                log!(
+                    cx.env,
+                    Info,
                     "{name}: compacted up to {to}: {after_bytes} bytes instead of {before_bytes}"
                 );
-                cx.env.log(LogLevel::Info, line);
             }
             Err(error) if replica.log.has_failed() => return Err(Fatal::Log { partition: name, error }),
             Err(error) => {
-                cx.env.log(LogLevel::Error, format_args!("{name}: is not compacted any more: {error}"));
+                log!(cx.env, Error, "{name}: is not compacted any more: {error}");
                 upkeep.uncleanable.insert(key);
             }
         }

@@ -17,7 +17,7 @@ use crate::raft::{Leadership, Raft, State};
 use crate::storage::HardState;
 use crate::types::{Entry, Index, NodeId, Term};
 use bytes::Bytes;
-use riprap_env::{Env, LogLevel};
+use riprap_env::{Env, log};
 use std::collections::BTreeSet;
 
 impl Raft {
@@ -199,7 +199,7 @@ impl Raft {
     }
 
     pub(crate) fn step_down_unheard(&mut self, now_ns: u64, env: &mut dyn Env) {
-        env.log(LogLevel::Warn, format_args!("raft: heard no majority for an election timeout"));
+        log!(env, Warn, "raft: heard no majority for an election timeout");
         self.become_follower(now_ns, self.hard.term, None, env);
     }
 }

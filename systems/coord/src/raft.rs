@@ -14,7 +14,7 @@ use crate::status::{FollowerStatus, Role, Status};
 use crate::storage::{HardState, OpenError, Persisted, Storage};
 use crate::types::{Entry, Index, NodeId, Snapshot, Term};
 use bytes::Bytes;
-use riprap_env::{DiskError, Env, LogLevel};
+use riprap_env::{DiskError, Env, log};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -97,10 +97,7 @@ impl Raft {
         let (storage, found) = Storage::open(env.disk(), dir, config.id, config.segment_bytes)?;
         if found.cut_bytes > 0 {
             let bytes = found.cut_bytes;
-            env.log(
-                LogLevel::Warn,
-                format_args!("raft: cut {bytes} bytes of an unfinished write off the log"),
-            );
+            log!(env, Warn, "raft: cut {bytes} bytes of an unfinished write off the log");
         }
         let mut raft = Raft {
             commit: found.log.base_index(),
@@ -129,7 +126,7 @@ impl Raft {
         };
         raft.restart_election_timer(now_ns, env);
         let (term, first, last) = (raft.term(), raft.log.base_index().next(), raft.log.last_index());
-        env.log(LogLevel::Info, format_args!("raft: starts in term {term}, log from {first} to {last}"));
+        log!(env, Info, "raft: starts in term {term}, log from {first} to {last}");
         Ok(raft)
     }
 
@@ -139,7 +136,7 @@ impl Raft {
             return;
         }
         if from == self.config.id || !self.config.voters.contains(&from) {
-            env.log(LogLevel::Warn, format_args!("raft: ignores a message from {from}, which is no peer"));
+            log!(env, Warn, "raft: ignores a message from {from}, which is no peer");
             return;
         }
         let Message { term, asked_ns, body } = message;
@@ -292,7 +289,7 @@ impl Raft {
                 Ok(proof)
             }
             Err(error) => {
-                env.log(LogLevel::Error, format_args!("raft: stops, its disk failed: {error}"));
+                log!(env, Error, "raft: stops, its disk failed: {error}");
                 self.failed = Some(error.clone());
                 Err(error)
             }
@@ -417,14 +414,14 @@ impl Raft {
         if role != self.last_role {
             self.last_role = role;
             self.role_changes.push(role);
-            env.log(LogLevel::Info, format_args!("raft: {role}"));
+            log!(env, Info, "raft: {role}");
         }
     }
 
     /// Refuses what no correct peer sends.
     pub(crate) fn violation(&mut self, env: &mut dyn Env, from: NodeId, what: fmt::Arguments<'_>) {
         self.violations += 1;
-        env.log(LogLevel::Error, format_args!("raft: refuses a message from {from}: {what}"));
+        log!(env, Error, "raft: refuses a message from {from}: {what}");
     }
 }
 

@@ -158,4 +158,12 @@ fn a_broker_that_cannot_run_says_why() {
         let done = Running::start(program(["broker", "--listen", listen, "--dir", dir])).end().expect(255);
         assert!(done.last_line().contains(expected), "{}", done.err);
     }
+    let mut command = program(["broker", "--listen", "127.0.0.1:0", "--dir", "/no/such"]);
+    command.env("RIPRAP_LOG", "info,loud");
+    let done = Running::start(command).end().expect(254);
+    assert!(
+        done.only_line().starts_with("RIPRAP_LOG is `info,loud`: `loud` is neither a level"),
+        "{}",
+        done.err
+    );
 }

@@ -9,7 +9,7 @@ use crate::metadata::Record;
 use crate::node::{Cx, Running};
 use crate::settings::{TopicSettings, describe_topic};
 use bytes::Bytes;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::messages::{
     AllocateProducerIdsResponse, AlterPartitionRequest, AlterPartitionResponse,
     AlterPartitionResponsePartition, AlterPartitionResponseTopic, BrokerHeartbeatRequest,
@@ -74,8 +74,7 @@ impl Running {
             };
             let (image, host) = (&controller.image, &request.host);
             let records = decide::register(image, id, incarnation, last_life, host, port);
-            let line = format_args!("controller: broker {id} registers as {incarnation}");
-            cx.env.log(LogLevel::Info, line);
+            log!(cx.env, Info, "controller: broker {id} registers as {incarnation}");
             let catch_up_to = self.propose_logged(&records, cx)?;
             let controller = self.controller.as_mut().ok_or(ErrorCode::NOT_CONTROLLER)?;
             controller.sessions.insert(id, Session { heard_ns: cx.now_ns, catch_up_to });
@@ -114,14 +113,14 @@ impl Running {
             BrokerHeartbeatResponse { is_fenced: was_fenced, should_shutdown: false, ..Default::default() };
         if request.want_shutdown {
             if !was_fenced {
-                cx.env.log(LogLevel::Info, format_args!("controller: broker {id} leaves"));
+                log!(cx.env, Info, "controller: broker {id} leaves");
                 let records = decide::fence(&controller.image, id);
                 self.propose_logged(&records, cx)?;
             }
             response =
                 BrokerHeartbeatResponse { is_fenced: true, should_shutdown: true, ..Default::default() };
         } else if was_fenced && has_caught_up {
-            cx.env.log(LogLevel::Info, format_args!("controller: broker {id} takes part"));
+            log!(cx.env, Info, "controller: broker {id} takes part");
             let records = decide::unfence(&controller.image, id);
             self.propose_logged(&records, cx)?;
             response.is_fenced = false;
@@ -278,7 +277,7 @@ impl Running {
                         Some(records.iter().flat_map(|record| described(&self.config, record)).collect());
                     if !request.validate_only {
                         leaders.extend(states.filter_map(|state| state.leader));
-                        cx.env.log(LogLevel::Info, format_args!("controller: makes topic `{}`", topic.name));
+                        log!(cx.env, Info, "controller: makes topic `{}`", topic.name);
                         self.propose(&records, cx)?;
                     }
                 }
@@ -313,8 +312,7 @@ impl Running {
                         Record::SetPartition { state, .. } => state.leader,
                         _ => None,
                     }));
-                    let line = format_args!("controller: topic `{}` grows to {}", topic.name, topic.count);
-                    cx.env.log(LogLevel::Info, line);
+                    log!(cx.env, Info, "controller: topic `{}` grows to {}", topic.name, topic.count);
                     self.propose(&records, cx)?;
                 }
                 Err(refusal) => {
@@ -354,9 +352,7 @@ impl Running {
                     let full_name = image.topic(id).map(|topic| topic.name.clone());
                     answered.topic_id = id.0;
                     answered.name = full_name;
-                    let line =
-                        format_args!("controller: deletes topic {id} `{}`", name.as_deref().unwrap_or(""));
-                    cx.env.log(LogLevel::Info, line);
+                    log!(cx.env, Info, "controller: deletes topic {id} `{}`", name.as_deref().unwrap_or(""));
                     self.propose(&[Record::DeleteTopic { id }], cx)?;
                 }
                 None if name.is_some() => answered.error_code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
@@ -390,10 +386,7 @@ impl Running {
         for id in silent {
             let Some(controller) = self.controller.as_ref() else { return };
             if controller.image.is_live(id) {
-                cx.env.log(
-                    LogLevel::Warn,
-                    format_args!("controller: fences broker {id}: not heard for too long"),
-                );
+                log!(cx.env, Warn, "controller: fences broker {id}: not heard for too long");
                 let records = decide::fence(&controller.image, id);
                 // Refused only if too much waits for agreement: the next tick tries again.
                 let _refused = self.propose_logged(&records, cx);
@@ -414,12 +407,12 @@ impl Running {
             let name = image.and_then(|image| image.topic(*topic)).map_or("", |topic| &topic.name);
             let leader = state.leader.map_or("none".to_owned(), |id| id.to_string());
             let (isr, elr) = (crate::replica::Ids(&state.isr), crate::replica::Ids(&state.elr));
-            cx.env.log(
-                LogLevel::Info,
-                format_args!(
-                    "controller: {name}-{index}: leader {leader} epoch {} isr {isr} elr {elr} version {}",
-                    state.leader_epoch, state.partition_epoch
-                ),
+            log!(
+                cx.env,
+                Info,
+                "controller: {name}-{index}: leader {leader} epoch {} isr {isr} elr {elr} version {}",
+                state.leader_epoch,
+                state.partition_epoch
             );
         }
         self.propose(records, cx)

@@ -10,7 +10,7 @@ use crate::metadata::{Image, PartitionState, Record};
 use crate::node::{Cx, Running};
 use crate::requests::configs::{RESOURCE_BROKER, RESOURCE_TOPIC};
 use bytes::Bytes;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::messages::*;
 use riprap_protocol::{ApiKey, DecodeError, EncodeError, ErrorCode, Message, Reader};
 use std::collections::BTreeSet;
@@ -154,8 +154,7 @@ impl Running {
                 if let Some(Record::SetTopicConfigs { configs, .. }) = records.first() {
                     let configs: Vec<String> =
                         configs.iter().map(|(key, value)| format!("{key}={value}")).collect();
-                    let line = format_args!("controller: topic `{name}` now has [{}]", configs.join(" "));
-                    cx.env.log(LogLevel::Info, line);
+                    log!(cx.env, Info, "controller: topic `{name}` now has [{}]", configs.join(" "));
                 }
                 self.propose_logged(&records, cx)?;
                 Ok((ErrorCode::NONE, None))
@@ -290,7 +289,7 @@ impl Running {
             return Ok(response);
         }
         let records = decide::unregister(image, id);
-        cx.env.log(LogLevel::Info, format_args!("controller: broker {id} is registered no longer"));
+        log!(cx.env, Info, "controller: broker {id} is registered no longer");
         self.propose_logged(&records, cx)?;
         if let Some(controller) = self.controller.as_mut() {
             controller.sessions.remove(&id);

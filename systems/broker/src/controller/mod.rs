@@ -19,7 +19,7 @@ use crate::ids::BrokerId;
 use crate::metadata::{Image, Record};
 use crate::node::{Call, Cx, Running};
 use riprap_coord::{Index, Term};
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     AllocateProducerIdsRequest, AllocateProducerIdsResponse, AlterPartitionRequest, AlterPartitionResponse,
@@ -181,13 +181,13 @@ impl Running {
             return;
         }
         if let Some(controller) = self.controller.take() {
-            cx.env.log(LogLevel::Info, format_args!("controller of term {} no longer", controller.term));
+            log!(cx.env, Info, "controller of term {} no longer", controller.term);
             for answer in controller.into_answers() {
                 self.send_answer(answer.origin, answer.refusal, cx);
             }
         }
         if let Some(term) = term {
-            cx.env.log(LogLevel::Info, format_args!("controller of term {term}"));
+            log!(cx.env, Info, "controller of term {term}");
             let (image, applied) = (self.quorum.image(), self.quorum.applied());
             self.controller = Some(Controller::new(term, image, applied, cx.now_ns));
             self.membership.hurry(cx.now_ns);
@@ -205,7 +205,7 @@ impl Running {
                 Ok(index)
             }
             Err(e) => {
-                cx.env.log(LogLevel::Warn, format_args!("controller: cannot propose: {e}"));
+                log!(cx.env, Warn, "controller: cannot propose: {e}");
                 Err(ErrorCode::NOT_CONTROLLER)
             }
         }

@@ -10,7 +10,7 @@ use crate::ids::{LeaderEpoch, PartitionKey};
 use crate::log::ReadLimits;
 use crate::node::{Cx, Running};
 use crate::replica::Replica;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::records::{RecordBatch, split_batches};
 use std::collections::{BTreeMap, VecDeque};
@@ -83,14 +83,14 @@ impl<C: Coordinator> Led<C> {
                 Ok(batches) => batches,
                 Err(e) => {
                     // It goes on loading, and its clients look for another coordinator.
-                    cx.env.log(LogLevel::Error, format_args!("{name}: cannot load {}: {e}", C::KEEPS));
+                    log!(cx.env, Error, "{name}: cannot load {}: {e}", C::KEEPS);
                     return false;
                 }
             };
             for batch in split_batches(batches).flatten() {
                 self.loaded_to = batch.header().next_offset();
                 for skipped in self.coordinator.replay(cx.now_ns, &batch) {
-                    cx.env.log(LogLevel::Error, format_args!("{name}: skips a record: {skipped}"));
+                    log!(cx.env, Error, "{name}: skips a record: {skipped}");
                 }
             }
             if self.loaded_to == before {
@@ -101,8 +101,7 @@ impl<C: Coordinator> Led<C> {
         if self.loaded_to >= self.load_end {
             self.coordinator.finish_loading(cx.now_ns);
             let (count, keeps, epoch) = (self.coordinator.count(), C::KEEPS, self.epoch);
-            let what = format_args!("{name}: coordinates {count} {keeps} in epoch {epoch}");
-            cx.env.log(LogLevel::Info, what);
+            log!(cx.env, Info, "{name}: coordinates {count} {keeps} in epoch {epoch}");
         }
         true
     }

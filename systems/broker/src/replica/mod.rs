@@ -9,7 +9,7 @@ use crate::durability::Fsync;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionKey};
 use crate::log::{EpochEnd, LogError, PartitionLog};
 use crate::metadata::Partition;
-use riprap_env::{Disk, Env, LogLevel};
+use riprap_env::{Disk, Env, log};
 
 /// What this broker is to a partition.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Replica {
             let changed = leader.agree(me, partition, now_ns);
             if changed {
                 let isr = Ids(leader.isr.members());
-                env.log(LogLevel::Info, format_args!("{name}: isr is {isr} in epoch {}", leader.isr.epoch()));
+                log!(env, Info, "{name}: isr is {isr} in epoch {}", leader.isr.epoch());
             }
             return changed;
         }
@@ -123,19 +123,19 @@ impl Replica {
         let name = self.name();
         self.role = match state.leader {
             Some(id) if id == me => {
-                let line = format_args!(
+                log!(
+                    env,
+                    Info,
                     "{name}: leads in epoch {epoch} from offset {end}, high watermark {high_watermark}, isr {isr}"
                 );
-                env.log(LogLevel::Info, line);
                 Role::Leader(Leader::new(me, partition, end, now_ns))
             }
             Some(leader) => {
-                let line = format_args!("{name}: follows {leader} in epoch {epoch} from offset {end}");
-                env.log(LogLevel::Info, line);
+                log!(env, Info, "{name}: follows {leader} in epoch {epoch} from offset {end}");
                 Role::Follower(Follower { leader, epoch, pause_until_ns: 0 })
             }
             None => {
-                env.log(LogLevel::Warn, format_args!("{name}: has no leader in epoch {epoch}, isr {isr}"));
+                log!(env, Warn, "{name}: has no leader in epoch {epoch}, isr {isr}");
                 Role::Idle
             }
         };
@@ -146,10 +146,7 @@ impl Replica {
     pub(crate) fn stand_down(&mut self, epoch: Option<LeaderEpoch>, env: &mut dyn Env) -> bool {
         let is_over = !matches!(self.role, Role::Idle) && epoch != self.leader_epoch;
         if is_over {
-            env.log(
-                LogLevel::Warn,
-                format_args!("{}: stands down: this broker is not registered", self.name()),
-            );
+            log!(env, Warn, "{}: stands down: this broker is not registered", self.name());
             self.role = Role::Idle;
             self.leader_epoch = None;
         }

@@ -10,7 +10,7 @@ use crate::connection::ReplyTo;
 use crate::coordinators::is_internal;
 use crate::ids::{LeaderEpoch, PartitionKey};
 use crate::node::{Cx, Running};
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsResponsePartition, DeleteRecordsResponseTopic,
@@ -99,12 +99,12 @@ impl Running {
         let name = replica.name();
         match replica.log.advance_start_to(cx.env.disk(), offset) {
             Ok(true) => {
-                cx.env.log(LogLevel::Info, format_args!("{name}: begins at {offset}, as a client asked"));
+                log!(cx.env, Info, "{name}: begins at {offset}, as a client asked");
                 self.replicas.note_changed(key);
             }
             Ok(false) => {}
             Err(e) => {
-                cx.env.log(LogLevel::Error, format_args!("{name}: cannot delete records: {e}"));
+                log!(cx.env, Error, "{name}: cannot delete records: {e}");
                 // If the log has given up, the next sync says so.
                 self.replicas.note_appended(key);
                 return Err(ErrorCode::KAFKA_STORAGE_ERROR);

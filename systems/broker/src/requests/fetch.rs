@@ -14,7 +14,7 @@ use crate::log::{ReadError, ReadLimits};
 use crate::metadata::Image;
 use crate::node::{Cx, Running};
 use bytes::Bytes;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     FetchRequest, FetchRequestPartition, FetchResponse, FetchResponseAbortedTransaction,
@@ -363,7 +363,7 @@ impl Running {
             Ok(records) => Ok(records),
             Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
             Err(ReadError::Log(e)) => {
-                cx.env.log(LogLevel::Error, format_args!("{}: cannot read: {e}", replica.name()));
+                log!(cx.env, Error, "{}: cannot read: {e}", replica.name());
                 Err(ErrorCode::KAFKA_STORAGE_ERROR)
             }
         }

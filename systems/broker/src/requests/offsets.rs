@@ -10,7 +10,7 @@ use crate::ids::PartitionKey;
 use crate::log::TimestampOffset;
 use crate::node::{Cx, Running};
 use crate::requests::fetch::READ_COMMITTED;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     ListOffsetsRequest, ListOffsetsResponse, ListOffsetsResponsePartition, ListOffsetsResponseTopic,
@@ -112,7 +112,7 @@ impl Running {
             leader_epoch: log.leader_epoch_of(offset).unwrap_or(leader.epoch.0),
         };
         let failed = |e, cx: &mut Cx<'_>| {
-            cx.env.log(LogLevel::Error, format_args!("{}: cannot look up a time: {e}", replica.name()));
+            log!(cx.env, Error, "{}: cannot look up a time: {e}", replica.name());
             ErrorCode::KAFKA_STORAGE_ERROR
         };
         let nothing = TimestampOffset { offset: -1, timestamp_ms: -1, leader_epoch: -1 };

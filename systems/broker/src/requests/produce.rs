@@ -10,7 +10,7 @@ use crate::requests::transactions::for_version;
 use crate::transactions::{Asked, Unverified, Verdicts, is_passing};
 use crate::txn::{Producer, TopicPartition};
 use bytes::Bytes;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     ProduceRequest, ProduceResponse, ProduceResponseCurrentLeader, ProduceResponsePartition,
@@ -294,7 +294,7 @@ impl Running {
                     AppendError::Discontinuous(_) => ErrorCode::UNKNOWN_SERVER_ERROR,
                     AppendError::Log(_) => {
                         let name = replica.name();
-                        cx.env.log(LogLevel::Error, format_args!("{name}: cannot append: {e}"));
+                        log!(cx.env, Error, "{name}: cannot append: {e}");
                         ErrorCode::KAFKA_STORAGE_ERROR
                     }
                 };

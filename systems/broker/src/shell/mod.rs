@@ -21,16 +21,15 @@
 
 mod conn;
 mod env;
+mod log;
 mod timed_disk;
 mod watch;
-
-pub use env::LogTarget;
 
 use crate::observe::Observed;
 use bytes::Bytes;
 use conn::{Conn, Incoming, Shared};
 use env::LiveEnv;
-use riprap_env::{ConnId, Effect, Effects, Env, Event, LogLevel};
+use riprap_env::{ConnId, Effect, Effects, Env, Event, log};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -51,14 +50,10 @@ pub struct ShellConfig {
     /// What the node's randomness grows from, together with its name and with what tells this life of the process from
     /// all others: the same seed gives a node that is killed and starts again other numbers than before.
     pub seed: u64,
-    /// The node's name: two nodes of one seed draw different numbers.
+    /// The node's name, in each line of its log; and two nodes of one seed draw different numbers.
     pub entity: String,
     /// Where metrics and health are asked for; none: nowhere.
     pub metrics: Option<SocketAddr>,
-    /// Where log lines go.
-    pub log: LogTarget,
-    /// Lines that matter less than this are left out.
-    pub log_level: LogLevel,
 }
 
 /// The bounds of the shell's queues and waits; the default is what [`run`] uses.
@@ -119,7 +114,9 @@ const STOPPED_TWICE: i32 = 1;
 /// Runs a node until it exits; returns its exit status.
 ///
 /// SIGTERM and SIGINT become [`Event::Stop`]; the second of them ends the process without waiting for the node.
-/// Errors: the address cannot be bound, the folder or the log file cannot be opened.
+/// What it logs goes to the `tracing` subscriber of the thread that calls.
+///
+/// Errors: the address cannot be bound, the folder cannot be opened.
 /// Panics: when the node does, after a line in the log.
 pub fn run(node: &mut dyn Observed, config: ShellConfig) -> io::Result<i32> {
     let (stop, stops) = mpsc::channel(1);
@@ -191,7 +188,7 @@ fn serve(
     });
     let watcher = watcher.transpose()?;
     let env = LiveEnv::new(&config)?;
-    let mut log = env.log_handle()?;
+    let node_name = config.entity.clone();
     let driving = || {
         tokio::task::LocalSet::new().block_on(runtime, async move {
             let (sender, inbox) = mpsc::channel(limits.inbox_events);
@@ -222,7 +219,7 @@ fn serve(
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("no message");
-        log.line(LogLevel::Error, format_args!("the node panicked: {what}"));
+        tracing::error!(node = node_name, "the node panicked: {what}");
         resume_unwind(panic)
     })
 }
@@ -273,8 +270,7 @@ impl Driver<'_> {
             batch = match self.next_batch().await {
                 Some(batch) => batch,
                 None => {
-                    let line = format_args!("asked twice to stop: not waiting for the node any longer");
-                    self.env.log(LogLevel::Warn, line);
+                    log!(self.env, Warn, "asked twice to stop: not waiting for the node any longer");
                     return STOPPED_TWICE;
                 }
             };
@@ -326,8 +322,7 @@ impl Driver<'_> {
             Incoming::Accepted { stream, peer } => {
                 if self.conns.len() >= self.limits.connections {
                     let limit = self.limits.connections;
-                    let line = format_args!("refused {peer}: {limit} connections are open, the most allowed");
-                    self.env.log(LogLevel::Warn, line);
+                    log!(self.env, Warn, "refused {peer}: {limit} connections are open, the most allowed");
                     return None;
                 }
                 let conn = ConnId::accepted_by_driver(self.accepted);
@@ -336,7 +331,7 @@ impl Driver<'_> {
                 Some(Event::Accepted { conn, peer: peer.to_string() })
             }
             Incoming::AcceptFailed(e) => {
-                self.env.log(LogLevel::Warn, format_args!("failed to accept a connection: {e}"));
+                log!(self.env, Warn, "failed to accept a connection: {e}");
                 None
             }
             Incoming::Connected { conn } => {
@@ -375,9 +370,12 @@ impl Driver<'_> {
         let Some(open) = self.conns.get_mut(&conn) else { return };
         if open.send(bytes) > self.limits.unsent_bytes {
             let limit = self.limits.unsent_bytes;
-            let line =
-                format_args!("closing connection {}: more than {limit} bytes wait for it to read", conn.0);
-            self.env.log(LogLevel::Warn, line);
+            log!(
+                self.env,
+                Warn,
+                "closing connection {}: more than {limit} bytes wait for it to read",
+                conn.0
+            );
             self.cut(conn);
         }
         while self.shared.unsent_in_all_bytes() > self.limits.unsent_in_all_bytes {
@@ -388,11 +386,12 @@ impl Driver<'_> {
                 return;
             }
             let limit = self.limits.unsent_in_all_bytes;
-            let line = format_args!(
+            log!(
+                self.env,
+                Warn,
                 "closing connection {}: {bytes} bytes wait for it to read, and more than {limit} for all",
                 conn.0
             );
-            self.env.log(LogLevel::Warn, line);
             self.cut(conn);
         }
     }

@@ -4,6 +4,7 @@ use super::*;
 use riprap_env::Node;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, Mutex};
@@ -42,9 +43,14 @@ fn config(dir: &tempfile::TempDir) -> ShellConfig {
         seed: 1,
         entity: "n1".to_owned(),
         metrics: None,
-        log: LogTarget::File(dir.path().join("log")),
-        log_level: LogLevel::Info,
     }
+}
+
+/// Runs `what` with its log, from `info` on, in the file `log` of a folder.
+fn logging<T>(dir: &Path, what: impl FnOnce() -> T) -> T {
+    let file = std::fs::File::create(dir.join("log")).expect("a log");
+    let subscriber = tracing_subscriber::fmt().with_writer(Mutex::new(file)).finish();
+    tracing::subscriber::with_default(subscriber, what)
 }
 
 /// Serves `node` while `client` runs, then stops it. Returns its exit status and its log.
@@ -59,9 +65,11 @@ fn check_node(
     let listener = bind(&runtime, config.listen).expect("a port");
     let address = listener.local_addr().expect("bound");
     let (stop, stops) = mpsc::channel(1);
+    let log_dir = dir.path().to_owned();
     let serving = std::thread::spawn(move || {
         let mut node = node;
-        serve(&runtime, &mut node, config, listener, stops, limits).expect("serves")
+        let serve = || serve(&runtime, &mut node, config, listener, stops, limits);
+        logging(&log_dir, serve).expect("serves")
     });
     client(address);
     stop.try_send(()).ok();
@@ -276,7 +284,7 @@ fn a_connection_that_does_not_read_is_closed_at_the_limit() {
         modest.write_all(&[1]).expect("others are served");
         modest.read_exact(&mut [0; 64 << 10]).expect("others are served");
     });
-    assert!(log.contains("WARN closing connection 1: more than 1048576 bytes wait"), "{log}");
+    assert!(log.contains("closing connection 1: more than 1048576 bytes wait"), "{log}");
 }
 
 #[test]
@@ -461,8 +469,8 @@ impl Node for Settling {
         match event {
             Event::Received { conn, .. } => self.to.push(conn),
             Event::Stop => {
-                env.log(LogLevel::Info, format_args!("batches {:?}", self.batches));
-                env.log(LogLevel::Debug, format_args!("left out"));
+                log!(env, Info, "batches {:?}", self.batches);
+                log!(env, Debug, "left out");
                 effects.push(Effect::Exit { status: 3 });
             }
             _ => {}
@@ -490,17 +498,42 @@ fn settles_once_a_batch_and_logs() {
         }
     });
     assert_eq!(status, 3);
-    let (time, line) = log.split_at(24);
+    let (time, line) = log.split_once(' ').expect("words");
     assert!(time.starts_with("20") && time.ends_with('Z'), "{log}");
-    let batches: Vec<usize> = line
-        .trim_start_matches(" INFO batches [")
-        .trim_end_matches("]\n")
+    let batches = line.strip_prefix(" INFO riprap_broker::shell::tests: batches [");
+    let batches: Vec<usize> = batches
+        .and_then(|line| line.strip_suffix("] node=\"n1\"\n"))
+        .expect("one line, with its level, module and node")
         .split(", ")
         .map(|n| n.parse().expect("a number"))
         .collect();
     assert_eq!(batches[0], 1, "the start is a batch of its own: {log}");
     // One more than the limit where a wake-up joins.
     assert!(batches.iter().all(|n| (1..=5).contains(n)) && batches.iter().sum::<usize>() >= 41, "{log}");
+}
+
+#[test]
+fn a_panic_is_the_last_line_of_the_log() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let config = config(&dir);
+    let runtime = runtime().expect("a runtime");
+    let listener = bind(&runtime, config.listen).expect("a port");
+    let (_stop, stops) = mpsc::channel(1);
+    let step = |_: u64, _: Event, env: &mut dyn Env, _: &mut Effects| {
+        log!(env, Warn, "about to panic");
+        panic!("as asked");
+    };
+    let serving = || {
+        logging(dir.path(), || serve(&runtime, &mut Script(step), config, listener, stops, Limits::default()))
+    };
+    catch_unwind(AssertUnwindSafe(serving)).expect_err("the panic goes on");
+    let log = std::fs::read_to_string(dir.path().join("log")).expect("a log");
+    let lines: Vec<&str> = log.lines().map(|line| line.split_once(' ').expect("words").1).collect();
+    let expect = [
+        " WARN riprap_broker::shell::tests: about to panic node=\"n1\"",
+        "ERROR riprap_broker::shell: the node panicked: as asked node=\"n1\"",
+    ];
+    assert_eq!(lines, expect);
 }
 
 #[test]
@@ -546,12 +579,8 @@ fn bad_configurations_are_told() {
     let on_taken_port = ShellConfig { listen: taken.local_addr().expect("bound"), ..config(&dir) };
     std::fs::write(dir.path().join("file"), "").expect("writes");
     let below_a_file = ShellConfig { dir: dir.path().join("file/data"), ..config(&dir) };
-    let no_such_folder = ShellConfig { log: LogTarget::File(dir.path().join("no/log")), ..config(&dir) };
-    for (config, expect) in [
-        (on_taken_port, "failed to listen on 127.0.0.1:"),
-        (below_a_file, "file/data: "),
-        (no_such_folder, "failed to open the log file "),
-    ] {
+    for (config, expect) in [(on_taken_port, "failed to listen on 127.0.0.1:"), (below_a_file, "file/data: ")]
+    {
         let error = run(&mut Script(echo), config).expect_err(expect).to_string();
         assert!(error.contains(expect), "{error}");
     }
@@ -582,7 +611,7 @@ impl Child {
             .spawn()
             .expect("runs itself");
         let child = Child { process, dir, address };
-        child.wait_for_log("INFO Start");
+        child.wait_for_log("Start");
         child
     }
 
@@ -604,7 +633,7 @@ impl Child {
         let killed = std::process::Command::new("sh").arg("-c").arg(kill).status();
         assert!(killed.expect("a shell").success());
         assert!(self.process.wait().expect("it ends").success());
-        assert!(self.log().trim_end().ends_with("INFO Stop"), "{}", self.log());
+        assert!(self.log().trim_end().contains("Stop"), "{}", self.log());
     }
 }
 
@@ -626,7 +655,7 @@ fn child() {
     };
     let step = |now_ns: u64, event: Event, env: &mut dyn Env, effects: &mut Effects| {
         if matches!(event, Event::Start | Event::Stop) {
-            env.log(LogLevel::Info, format_args!("{event:?}"));
+            log!(env, Info, "{event:?}");
         }
         echo(now_ns, event, env, effects);
     };
@@ -636,10 +665,9 @@ fn child() {
         seed: 1,
         entity: "n1".to_owned(),
         metrics: None,
-        log: LogTarget::File(PathBuf::from(&dir).join("log")),
-        log_level: LogLevel::Info,
     };
-    assert_eq!(run(&mut Script(step), config).expect("runs"), 0);
+    let run = || run(&mut Script(step), config);
+    assert_eq!(logging(Path::new(&dir), run).expect("runs"), 0);
 }
 
 #[test]
@@ -652,7 +680,7 @@ fn survives_running_out_of_open_files() {
     let child = Child::start(20);
     // The kernel completes these; the shell cannot accept them all.
     let mut streams: Vec<TcpStream> = (0..30).map(|_| connect(child.address)).collect();
-    child.wait_for_log("WARN failed to accept a connection: Too many open files");
+    child.wait_for_log("failed to accept a connection: Too many open files");
     streams.drain(..25);
     for stream in &mut streams {
         stream.write_all(b"x").expect("writes");

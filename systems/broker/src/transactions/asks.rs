@@ -17,7 +17,7 @@ use crate::node::{Call, Cx, Running};
 use crate::peers::{LinkId, Purpose};
 use crate::txn::{Producer, Response, TopicPartition};
 use bytes::Bytes;
-use riprap_env::{ConnId, LogLevel};
+use riprap_env::{ConnId, log};
 use riprap_protocol::ErrorCode;
 use riprap_protocol::frame::decode_response;
 use riprap_protocol::messages::{
@@ -398,8 +398,7 @@ impl Running {
             Ok((_, response)) if response.error_code.is_none() => response,
             Ok(_) => return self.asks_lost(ids, cx.now_ns),
             Err(e) => {
-                let what = format_args!("cannot read the answer of a coordinator of transactions: {e}");
-                cx.env.log(LogLevel::Warn, what);
+                log!(cx.env, Warn, "cannot read the answer of a coordinator of transactions: {e}");
                 return self.asks_lost(ids, cx.now_ns);
             }
         };

@@ -27,7 +27,7 @@ use crate::peers::{LinkId, Purpose};
 use crate::requests::produce::{Acks, Append, Outcome};
 use crate::txn::{MarkerOrder, Producer, TopicPartition};
 use bytes::Bytes;
-use riprap_env::LogLevel;
+use riprap_env::log;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::frame::decode_response;
 use riprap_protocol::messages::{
@@ -235,7 +235,7 @@ impl Running {
         let results = match decode_response::<EndTransactionsRequest>(frame, 0) {
             Ok((_, response)) => response.results,
             Err(e) => {
-                cx.env.log(LogLevel::Warn, format_args!("cannot read what became of markers: {e}"));
+                log!(cx.env, Warn, "cannot read what became of markers: {e}");
                 Vec::new()
             }
         };

@@ -22,7 +22,7 @@ use crate::node::{Cx, Running};
 use crate::txn::{Coordinator, Output, Response, TxnConfig};
 use asks::Asks;
 use markers::Markers;
-use riprap_env::{ConnId, LogLevel};
+use riprap_env::{ConnId, log};
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::AddPartitionsToTxnRequestTopic;
 use riprap_protocol::records::{BatchBuilder, RecordBatch};
@@ -192,8 +192,7 @@ impl Running {
         let leads = self.leaderships(TRANSACTIONS_TOPIC);
         for key in led::over(&self.transactions.led, &leads) {
             let Some(led) = self.transactions.led.remove(&key) else { continue };
-            let what = format_args!("no longer coordinates the transactions of partition {}", key.index);
-            cx.env.log(LogLevel::Info, what);
+            log!(cx.env, Info, "no longer coordinates the transactions of partition {}", key.index);
             for output in led.coordinator.resign() {
                 if let Output::Reply { to, response } = output {
                     self.answer_transaction(to, response, cx);

@@ -27,7 +27,7 @@ impl Env for Quiet {
         self.draws.next_u64(purpose)
     }
 
-    fn log(&mut self, _level: LogLevel, _line: fmt::Arguments<'_>) {}
+    fn log(&mut self, _level: LogLevel, _module: &'static str, _line: fmt::Arguments<'_>) {}
 }
 
 /// A cluster of one broker, and its connections.

@@ -7,7 +7,7 @@
 use crate::flow::{Flow, Hold, Line};
 use bytes::Bytes;
 use riprap_env::random::{Draws, draw};
-use riprap_env::{ConnId, Disk, Effect, Env, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
+use riprap_env::{ConnId, Disk, Effect, Env, Event, Keep, LogLevel, MemDisk, Node, Unsynced, log};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
@@ -55,7 +55,7 @@ impl Env for HostEnv {
         self.draws.next_u64(purpose)
     }
 
-    fn log(&mut self, level: LogLevel, line: fmt::Arguments<'_>) {
+    fn log(&mut self, level: LogLevel, _module: &'static str, line: fmt::Arguments<'_>) {
         if self.prints {
             println!("{:>9.3} {} {level:?} {line}", self.now_ns as f64 / 1e9, self.name);
         }
@@ -176,7 +176,7 @@ impl World {
     /// Adds a line to a node's log.
     pub(crate) fn note(&mut self, at: At, line: &str) {
         self.hosts[at.0].env.now_ns = self.now_ns;
-        self.hosts[at.0].env.log(LogLevel::Info, format_args!("==== {line}"));
+        log!(self.hosts[at.0].env, Info, "==== {line}");
     }
 
     pub(crate) fn start(&mut self, at: At) {

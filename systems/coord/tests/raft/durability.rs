@@ -346,7 +346,7 @@ impl Env for RealEnv {
         0
     }
 
-    fn log(&mut self, _level: LogLevel, _line: fmt::Arguments<'_>) {}
+    fn log(&mut self, _level: LogLevel, _module: &'static str, _line: fmt::Arguments<'_>) {}
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Env for NodeEnv {
         self.draws.next_u64(purpose)
     }
 
-    fn log(&mut self, level: LogLevel, line: fmt::Arguments<'_>) {
+    fn log(&mut self, level: LogLevel, _module: &'static str, line: fmt::Arguments<'_>) {
         if level == LogLevel::Error {
             self.errors.push(line.to_string());
         }

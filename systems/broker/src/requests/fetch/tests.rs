@@ -38,7 +38,7 @@ impl Env for Quiet {
         self.draws.next_u64(purpose)
     }
 
-    fn log(&mut self, _level: LogLevel, _line: std::fmt::Arguments<'_>) {}
+    fn log(&mut self, _level: riprap_env::LogLevel, _module: &'static str, _line: std::fmt::Arguments<'_>) {}
 }
 
 /// A broker alone, with a topic `t` of one partition and a client.

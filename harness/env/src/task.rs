@@ -158,7 +158,7 @@ impl Node for Tasks {
         self.run();
         let mut shared = self.io.shared();
         for (level, line) in shared.take_log() {
-            env.log(level, format_args!("{line}"));
+            env.log(level, module_path!(), format_args!("{line}"));
         }
         effects.append(&mut shared.take_effects());
         let next_ns = shared.next_timer_ns();

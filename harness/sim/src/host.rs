@@ -167,7 +167,7 @@ impl Env for HostEnv {
         self.draws.next_u64(purpose)
     }
 
-    fn log(&mut self, level: LogLevel, line: fmt::Arguments<'_>) {
+    fn log(&mut self, level: LogLevel, _module: &'static str, line: fmt::Arguments<'_>) {
         if self.log_level.is_some_and(|most| level <= most) {
             self.keep(&format!("{level:?} {line}"));
         }

@@ -26,7 +26,7 @@ impl Env for TestEnv {
         7
     }
 
-    fn log(&mut self, level: LogLevel, line: fmt::Arguments<'_>) {
+    fn log(&mut self, level: LogLevel, _module: &'static str, line: fmt::Arguments<'_>) {
         self.logged.push(format!("{level:?} {line}"));
     }
 }

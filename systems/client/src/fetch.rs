@@ -73,6 +73,8 @@ struct Partition {
     fetch_at: Position,
     buffer: VecDeque<Fetched>,
     need: Need,
+    /// The epoch of the leader that is asked.
+    led_in: i32,
     /// The leader epoch in which the position is known to be right.
     valid_in: i32,
     /// The last record delivered: its offset and epoch.
@@ -153,6 +155,7 @@ impl Fetcher {
             fetch_at: position,
             buffer: VecDeque::new(),
             need,
+            led_in: NO_EPOCH,
             valid_in: NO_EPOCH,
             delivered: None,
             error: None,
@@ -315,12 +318,13 @@ impl Fetcher {
                 is_missing = true;
                 continue;
             };
+            if leader.epoch > partition.led_in && partition.need != Need::Committed {
+                // A leader that is new may serve at once what the last one could not.
+                partition.led_in = leader.epoch;
+                partition.not_before_ns = 0;
+            }
             if leader.epoch <= partition.valid_in {
                 continue;
-            }
-            if partition.valid_in != NO_EPOCH && partition.need != Need::Committed {
-                // A leader that is new may serve at once what the last one could not.
-                partition.not_before_ns = 0;
             }
             match partition.need {
                 Need::Nothing if partition.position.epoch != NO_EPOCH => {

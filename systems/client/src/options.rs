@@ -46,7 +46,8 @@ pub struct Options {
     pub session_timeout: Duration,
     /// How often a member of a classic group says that it lives. 1 s.
     pub heartbeat_interval: Duration,
-    /// A member that did not poll for so long leaves its group. 300 s.
+    /// A member that did not poll for so long leaves its group, and a rebalance waits so long for one. 30 s, where Java has
+    /// 300 s: no run of riprap's is that long.
     pub max_poll_interval: Duration,
     /// How long a broker holds a fetch that finds nothing. 100 ms.
     pub fetch_max_wait: Duration,
@@ -79,7 +80,7 @@ impl Default for Options {
             metadata_max_age: ms(2000),
             session_timeout: ms(6000),
             heartbeat_interval: ms(1000),
-            max_poll_interval: ms(300_000),
+            max_poll_interval: ms(30_000),
             fetch_max_wait: ms(100),
             fetch_min_bytes: 1,
             fetch_max_bytes: 50 << 20,

@@ -1,7 +1,7 @@
 //! The wire format of messages.
 //!
 //! ```text
-//! message = version:u8 kind:u8 term:u64 asked_ns:u64 fields        numbers big-endian, no padding, nothing after the last field
+//! message = version:u8 kind:u8 term:u64 asked_ns:u64 life:u64 fields      numbers big-endian, no padding, nothing after the last field
 //! append  = prev_index:u64 prev_term:u64 commit:u64 count:u32 { term:u64 length:u32 payload }*
 //! chunk   = last_index:u64 last_term:u64 total_bytes:u64 offset:u64 length:u32 data
 //! ```
@@ -10,7 +10,7 @@
 //! checksum: the connection below it has.
 
 use crate::message::{Body, Message};
-use crate::types::{Entry, Index, Term};
+use crate::types::{Entry, Index, Life, Term};
 use bytes::{Buf, BufMut, Bytes, BytesMut, TryGetError};
 use thiserror::Error;
 
@@ -20,7 +20,7 @@ pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
 /// Terms and indices above this are nonsense: no cluster lives that long, and sums below it cannot overflow.
 const MAX_NUMBER: u64 = 1 << 62;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// An entry's bytes beside its payload.
 const ENTRY_HEADER_BYTES: usize = 12;
@@ -41,7 +41,7 @@ pub enum DecodeError {
     #[error("message version {0}; this program speaks {VERSION}")]
     UnknownVersion(u8),
     /// No message is of this kind.
-    #[error("message kind {0}; 1 to 9 are known")]
+    #[error("message kind {0}; 1 to 11 are known")]
     UnknownKind(u8),
     /// A yes or no that is neither.
     #[error("flag is {0}; 0 or 1 expected")]
@@ -78,6 +78,7 @@ impl Message {
         out.put_u8(kind(&self.body));
         out.put_u64(self.term.0);
         out.put_u64(self.asked_ns);
+        out.put_u64(self.newcomer.map_or(0, |life| life.0));
         match &self.body {
             Body::PreVote { last_index, last_term } | Body::Vote { last_index, last_term } => {
                 out.put_u64(last_index.0);
@@ -115,6 +116,8 @@ impl Message {
                 out.put_u64(last_index.0);
                 out.put_u64(*offset);
             }
+            Body::Admit { life } => out.put_u64(life.0),
+            Body::Doubt => {}
         }
         out.freeze()
     }
@@ -130,11 +133,12 @@ impl Message {
         let kind = input.try_get_u8()?;
         let term = Term(number(&mut input)?);
         let asked_ns = number(&mut input)?;
+        let newcomer = Some(Life(number(&mut input)?)).filter(|life| life.0 != 0);
         let body = decode_body(kind, &mut input)?;
         if !input.is_empty() {
             return Err(DecodeError::TrailingBytes(input.len()));
         }
-        Ok(Message { term, asked_ns, body })
+        Ok(Message { term, asked_ns, newcomer, body })
     }
 
     fn encoded_size_estimate(&self) -> usize {
@@ -160,6 +164,8 @@ fn kind(body: &Body) -> u8 {
         Body::AppendRejected { .. } => 7,
         Body::InstallSnapshot { .. } => 8,
         Body::SnapshotProgress { .. } => 9,
+        Body::Admit { .. } => 10,
+        Body::Doubt => 11,
     }
 }
 
@@ -194,6 +200,8 @@ fn decode_body(kind: u8, input: &mut &[u8]) -> Result<Body, DecodeError> {
             Body::InstallSnapshot { last_index, last_term, total_bytes, offset, data }
         }
         9 => Body::SnapshotProgress { last_index: index(input)?, offset: number(input)? },
+        10 => Body::Admit { life: Life(number(input)?) },
+        11 => Body::Doubt,
         other => return Err(DecodeError::UnknownKind(other)),
     })
 }

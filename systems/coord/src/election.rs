@@ -12,13 +12,13 @@
 //! the leader then steps down, since that node could follow nobody otherwise.
 
 use crate::message::Body;
+use crate::newcomer::{Newcomer, Votes};
 use crate::progress::Progress;
 use crate::raft::{Leadership, Raft, State};
 use crate::storage::HardState;
-use crate::types::{Entry, Index, NodeId, Term};
+use crate::types::{Entry, Index, Life, NodeId, Term};
 use bytes::Bytes;
 use riprap_env::{Env, log};
-use std::collections::BTreeSet;
 
 impl Raft {
     pub(crate) fn restart_election_timer(&mut self, now_ns: u64, env: &mut dyn Env) {
@@ -37,7 +37,7 @@ impl Raft {
     ) {
         assert!(term >= self.hard.term, "term {} cannot fall to {term}", self.hard.term);
         if term > self.hard.term {
-            self.hard = HardState { term, vote: None };
+            self.hard = HardState { term, vote: None, ..self.hard };
             self.incoming = None;
         }
         if self.is_leader() {
@@ -59,9 +59,11 @@ impl Raft {
         self.restart_election_timer(now_ns, env);
         self.leader = None;
         self.leader_heard_ns = None;
-        self.state = State::PreCandidate(BTreeSet::from([self.config.id]));
+        let votes = Votes::from([(self.config.id, self.hard.newcomer)]);
+        let decides_alone = self.config.is_quorum(&votes);
+        self.state = State::PreCandidate(votes);
         self.note_role(env);
-        if self.config.majority() == 1 {
+        if decides_alone {
             self.begin_election(now_ns, env);
         } else {
             self.ask_for_votes(now_ns);
@@ -71,10 +73,11 @@ impl Raft {
     fn begin_election(&mut self, now_ns: u64, env: &mut dyn Env) {
         self.restart_election_timer(now_ns, env);
         self.elections += 1;
-        self.hard = HardState { term: Term(self.hard.term.0 + 1), vote: Some(self.config.id) };
+        self.hard = HardState { term: Term(self.hard.term.0 + 1), vote: Some(self.config.id), ..self.hard };
+        self.candidate_ns = now_ns;
         self.incoming = None;
         // Its own vote is counted once it is durable.
-        self.state = State::Candidate(BTreeSet::new());
+        self.state = State::Candidate(Votes::new());
         self.note_role(env);
         self.ask_for_votes(now_ns);
     }
@@ -82,14 +85,14 @@ impl Raft {
     /// Asks all who have not said yes; who said no may have changed its mind.
     pub(crate) fn ask_for_votes(&mut self, now_ns: u64) {
         let (last_index, last_term) = (self.log.last_index(), self.log.last_term());
-        let (votes, body) = match &self.state {
-            State::PreCandidate(votes) => (votes, Body::PreVote { last_index, last_term }),
-            State::Candidate(votes) => (votes, Body::Vote { last_index, last_term }),
+        let (votes, asked_ns, body) = match &self.state {
+            State::PreCandidate(votes) => (votes, 0, Body::PreVote { last_index, last_term }),
+            State::Candidate(votes) => (votes, self.candidate_ns, Body::Vote { last_index, last_term }),
             State::Follower | State::Leader(_) => return,
         };
-        let missing: Vec<NodeId> = self.config.peers().filter(|id| !votes.contains(id)).collect();
+        let missing: Vec<NodeId> = self.config.peers().filter(|id| !votes.contains_key(id)).collect();
         for peer in missing {
-            self.send(peer, body.clone());
+            self.ask(peer, asked_ns, body.clone());
         }
         self.beat_at_ns = now_ns + self.config.heartbeat_interval_ns;
     }
@@ -111,6 +114,7 @@ impl Raft {
         term: Term,
         for_term: Term,
         granted: bool,
+        newcomer: Option<Life>,
         env: &mut dyn Env,
     ) {
         if term > self.hard.term {
@@ -119,8 +123,8 @@ impl Raft {
         let next_term = Term(self.hard.term.0 + 1);
         let State::PreCandidate(votes) = &mut self.state else { return };
         if granted && for_term == next_term {
-            votes.insert(from);
-            if votes.len() >= self.config.majority() {
+            votes.insert(from, newcomer);
+            if self.config.is_quorum(votes) {
                 self.begin_election(now_ns, env);
             }
         }
@@ -131,6 +135,8 @@ impl Raft {
         now_ns: u64,
         from: NodeId,
         term: Term,
+        asked_ns: u64,
+        newcomer: Option<Life>,
         last: (Term, Index),
         env: &mut dyn Env,
     ) {
@@ -141,10 +147,13 @@ impl Raft {
             self.become_follower(now_ns, term, None, env);
         }
         let free = self.hard.vote.is_none() && self.leader.is_none();
-        let may = free || self.hard.vote == Some(from);
+        // A newcomer that has this vote may have been given it in a former life.
+        let again = self.hard.vote == Some(from) && (newcomer.is_none() || self.granted_ns == Some(asked_ns));
+        let may = free || again;
         let granted = term == self.hard.term && may && self.is_up_to_date(last);
         if granted && self.hard.vote.is_none() {
             self.hard.vote = Some(from);
+            self.granted_ns = Some(asked_ns);
             // A pre-candidate of this term gives way.
             self.become_follower(now_ns, term, None, env);
             self.restart_election_timer(now_ns, env);
@@ -157,7 +166,9 @@ impl Raft {
         now_ns: u64,
         from: NodeId,
         term: Term,
+        asked_ns: u64,
         granted: bool,
+        newcomer: Option<Life>,
         env: &mut dyn Env,
     ) {
         if term > self.hard.term {
@@ -165,20 +176,26 @@ impl Raft {
         }
         if let State::Candidate(votes) = &mut self.state
             && granted
-            && term == self.hard.term
+            && (term, asked_ns) == (self.hard.term, self.candidate_ns)
         {
-            votes.insert(from);
+            votes.insert(from, newcomer);
             self.lead_if_elected(now_ns, env);
         }
     }
 
     pub(crate) fn lead_if_elected(&mut self, now_ns: u64, env: &mut dyn Env) {
-        match &self.state {
-            State::Candidate(votes) if votes.len() >= self.config.majority() => {}
-            _ => return,
+        let State::Candidate(votes) = &self.state else { return };
+        if !self.config.is_quorum(votes) {
+            return;
         }
         let noop = self.log.last_index().next();
-        let followers = self.config.peers().map(|id| (id, Progress::new(noop, now_ns))).collect();
+        let progress = |id: NodeId| {
+            let life = votes.get(&id).copied().flatten();
+            // It said so before the first entry of this term.
+            let newcomer = life.map(|life| Newcomer { life, since: noop });
+            (id, Progress { newcomer, ..Progress::new(noop, now_ns) })
+        };
+        let followers = self.config.peers().map(progress).collect();
         self.log.append(Entry { index: noop, term: self.hard.term, payload: Bytes::new() });
         self.state = State::Leader(Leadership { followers, own_match: Index(0), noop });
         self.leader = Some(self.config.id);
@@ -186,16 +203,14 @@ impl Raft {
         self.note_role(env);
     }
 
-    /// When the last majority that a leader heard is one election timeout ago.
+    /// When the last quorum that a leader heard is one election timeout ago.
     pub(crate) fn quorum_lost_at_ns(&self) -> u64 {
         let State::Leader(leadership) = &self.state else { return u64::MAX };
-        let mut heard_ns: Vec<u64> = leadership.followers.values().map(|p| p.heard_ns).collect();
-        heard_ns.sort_unstable_by(|a, b| b.cmp(a));
+        let mut heard_ns: Vec<(u64, bool)> =
+            leadership.followers.values().map(|p| (p.heard_ns, p.counts())).collect();
         // The leader hears itself.
-        match self.config.majority() - 1 {
-            0 => u64::MAX,
-            others => heard_ns[others - 1].saturating_add(self.config.election_timeout_ns),
-        }
+        heard_ns.push((u64::MAX, self.hard.newcomer.is_none()));
+        self.config.quorum_has(&heard_ns).saturating_add(self.config.election_timeout_ns)
     }
 
     pub(crate) fn step_down_unheard(&mut self, now_ns: u64, env: &mut dyn Env) {

@@ -1,6 +1,6 @@
 //! What voters say to each other. The wire format is in [`codec`](crate::codec).
 
-use crate::types::{Entry, Index, Term};
+use crate::types::{Entry, Index, Life, Term};
 use bytes::Bytes;
 
 /// A message between voters.
@@ -9,10 +9,12 @@ pub struct Message {
     /// The sender's term when it wrote the message.
     pub term: Term,
     /// When it was asked, by the clock of the leader who asks: of an append or a chunk, and repeated by the answer to it.
-    /// 0 in the messages of elections. Units: nanoseconds.
+    /// Of a vote, when the candidate began; 0 in pre-votes. Units: nanoseconds.
     ///
-    /// An answer proves that its sender followed the leader then, and not when it arrives.
+    /// An answer proves that its sender followed the leader then, and not when it arrives; and a vote is for one candidacy.
     pub asked_ns: u64,
+    /// Set if the sender's votes and entries do not count for a majority: its disk was empty when this life of it began.
+    pub newcomer: Option<Life>,
     /// What it says.
     pub body: Body,
 }
@@ -84,6 +86,13 @@ pub enum Body {
         /// The chunk.
         data: Bytes,
     },
+    /// "You count from now on", to a newcomer that has all that is committed.
+    Admit {
+        /// Which life of it.
+        life: Life,
+    },
+    /// "You had more than you have": makes the follower a newcomer.
+    Doubt,
     /// How much of a snapshot the follower has, in memory.
     SnapshotProgress {
         /// Which snapshot: the last entry that it includes.

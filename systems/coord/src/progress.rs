@@ -1,6 +1,7 @@
 //! What a leader knows about one follower.
 
-use crate::types::{Index, Snapshot};
+use crate::newcomer::Newcomer;
+use crate::types::{Index, Life, Snapshot};
 use std::collections::VecDeque;
 
 /// A follower as its leader sees it.
@@ -8,6 +9,12 @@ use std::collections::VecDeque;
 pub(crate) struct Progress {
     /// The follower's log equals the leader's up to here, durably.
     pub(crate) match_index: Index,
+    /// When that was heard of: a later question is not rejected by who still has it.
+    pub(crate) matched_ns: u64,
+    /// Set if it is a newcomer.
+    pub(crate) newcomer: Option<Newcomer>,
+    /// The life of it that was told last that it counts.
+    pub(crate) admitted: Option<Life>,
     /// The next entry to send.
     pub(crate) next_index: Index,
     pub(crate) flow: Flow,
@@ -42,6 +49,22 @@ pub(crate) enum Flow {
         /// The follower was asked how far it is: its next answer tells whether that chunk was lost.
         asked: bool,
     },
+    /// It has forgotten what it had: it is told so with each heartbeat, until it speaks as a newcomer.
+    Doubt {
+        /// It was told since the last heartbeat.
+        sent: bool,
+    },
+}
+
+/// What a rejection of an append says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rejection {
+    /// The logs part before the place that was asked for.
+    Believed,
+    /// Nothing: it answers what is outdated.
+    Late,
+    /// The follower has lost what it had.
+    Lost,
 }
 
 impl Progress {
@@ -49,6 +72,9 @@ impl Progress {
     pub(crate) fn new(next_index: Index, now_ns: u64) -> Progress {
         Progress {
             match_index: Index(0),
+            matched_ns: 0,
+            newcomer: None,
+            admitted: None,
             next_index,
             flow: Flow::Probe { sent: false },
             heard_ns: now_ns,
@@ -57,9 +83,26 @@ impl Progress {
         }
     }
 
+    /// Another life of it, with another disk: nothing is known any more.
+    pub(crate) fn begin_anew(&mut self, newcomer: Newcomer, next_index: Index) {
+        let admitted = self.admitted;
+        *self = Progress { newcomer: Some(newcomer), admitted, ..Progress::new(next_index, 0) };
+    }
+
+    /// Whether it counts for a majority.
+    pub(crate) fn counts(&self) -> bool {
+        self.newcomer.is_none() && !matches!(self.flow, Flow::Doubt { .. })
+    }
+
     /// Its log equals the leader's up to `index`, which the leader's log still has.
-    pub(crate) fn accepted(&mut self, index: Index) {
-        self.match_index = self.match_index.max(index);
+    pub(crate) fn accepted(&mut self, index: Index, now_ns: u64) {
+        if matches!(self.flow, Flow::Doubt { .. }) {
+            return;
+        }
+        if index > self.match_index {
+            self.match_index = index;
+            self.matched_ns = now_ns;
+        }
         let matched = self.match_index;
         match &mut self.flow {
             Flow::Replicate { inflight } => {
@@ -71,7 +114,7 @@ impl Progress {
             Flow::Probe { .. } => self.replicate(),
             Flow::Snapshot { snapshot, .. } if matched >= snapshot.index => self.replicate(),
             // A late answer to what was sent before the snapshot.
-            Flow::Snapshot { .. } => {}
+            Flow::Snapshot { .. } | Flow::Doubt { .. } => {}
         }
     }
 
@@ -80,13 +123,22 @@ impl Progress {
         self.flow = Flow::Replicate { inflight: VecDeque::new() };
     }
 
-    /// Whether a rejection of an append after `prev_index` still says something about what was sent last.
-    pub(crate) fn believes_rejection(&self, prev_index: Index) -> bool {
-        match self.flow {
+    /// What a rejection of an append after `prev_index`, sent at `asked_ns`, says.
+    ///
+    /// Each that is believed lowers what is sent next, so that what follows each other without a pause comes to an end.
+    pub(crate) fn judge_rejection(&self, prev_index: Index, asked_ns: u64) -> Rejection {
+        let believed = match self.flow {
+            Flow::Doubt { .. } => return Rejection::Late,
+            _ if prev_index <= self.match_index => {
+                // In one term a follower's log is cut nowhere below what it shares with the leader's.
+                let lost = asked_ns > self.matched_ns && prev_index > Index(0);
+                return if lost { Rejection::Lost } else { Rejection::Late };
+            }
             Flow::Probe { .. } => prev_index.next() == self.next_index,
-            Flow::Replicate { .. } => prev_index > self.match_index,
+            Flow::Replicate { .. } => true,
             Flow::Snapshot { .. } => false,
-        }
+        };
+        if believed { Rejection::Believed } else { Rejection::Late }
     }
 
     /// The logs may agree up to `index` and do not after it.

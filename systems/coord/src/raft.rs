@@ -7,6 +7,7 @@ use crate::codec::MAX_PAYLOAD_BYTES;
 use crate::config::Config;
 use crate::log::Log;
 use crate::message::{Body, Message};
+use crate::newcomer::{Votes, draw_life};
 use crate::progress::{Flow, Progress};
 use crate::ready::{ProposeError, Ready, RoleChange, SnapshotTooLarge};
 use crate::replication::IncomingSnapshot;
@@ -15,11 +16,11 @@ use crate::storage::{HardState, OpenError, Persisted, Storage};
 use crate::types::{Entry, Index, NodeId, Snapshot, Term};
 use bytes::Bytes;
 use riprap_env::{DiskError, Env, log};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most rounds of persisting in one settle. A node alone needs three: its vote makes it leader, whose no-op it then
-/// counts; more voters need fewer.
+/// counts, by which it is no newcomer any more; more voters need fewer.
 const MAX_PERSIST_ROUNDS: usize = 4;
 
 /// One voter.
@@ -37,6 +38,10 @@ pub struct Raft {
     pub(crate) beat_at_ns: u64,
     /// When this term's leader was last heard, or may have been.
     pub(crate) leader_heard_ns: Option<u64>,
+    /// When its candidacy began, which is what votes are for.
+    pub(crate) candidate_ns: u64,
+    /// The candidacy that it gave its vote to in this life.
+    pub(crate) granted_ns: Option<u64>,
     /// When the message that is being worked on was asked; see [`Message::asked_ns`].
     answers_ns: u64,
     /// A snapshot that is arriving.
@@ -61,9 +66,9 @@ pub struct Raft {
 pub(crate) enum State {
     Follower,
     /// Who would vote for this node.
-    PreCandidate(BTreeSet<NodeId>),
+    PreCandidate(Votes),
     /// Who voted for this node, itself only once its vote is durable.
-    Candidate(BTreeSet<NodeId>),
+    Candidate(Votes),
     Leader(Leadership),
 }
 
@@ -99,9 +104,11 @@ impl Raft {
             let bytes = found.cut_bytes;
             log!(env, Warn, "raft: cut {bytes} bytes of an unfinished write off the log");
         }
+        let is_empty = found.hard == HardState::default() && found.log.last_index() == Index(0);
+        let newcomer = if is_empty { Some(draw_life(env)) } else { found.hard.newcomer };
         let mut raft = Raft {
             commit: found.log.base_index(),
-            hard: found.hard,
+            hard: HardState { newcomer, ..found.hard },
             log: found.log,
             state: State::Follower,
             leader: None,
@@ -109,6 +116,8 @@ impl Raft {
             beat_at_ns: 0,
             // In its former life it may have heard a leader until a moment ago, who counts on it for so long.
             leader_heard_ns: (found.hard.term > Term(0)).then_some(now_ns),
+            candidate_ns: 0,
+            granted_ns: None,
             answers_ns: 0,
             incoming: None,
             snapshot_unsaved: false,
@@ -139,19 +148,21 @@ impl Raft {
             log!(env, Warn, "raft: ignores a message from {from}, which is no peer");
             return;
         }
-        let Message { term, asked_ns, body } = message;
+        let Message { term, asked_ns, newcomer, body } = message;
         self.answers_ns = asked_ns;
         match body {
             Body::PreVote { last_index, last_term } => {
                 self.on_pre_vote(now_ns, from, term, (last_term, last_index));
             }
             Body::PreVoteResponse { for_term, granted } => {
-                self.on_pre_vote_response(now_ns, from, term, for_term, granted, env);
+                self.on_pre_vote_response(now_ns, from, term, for_term, granted, newcomer, env);
             }
             Body::Vote { last_index, last_term } => {
-                self.on_vote(now_ns, from, term, (last_term, last_index), env);
+                self.on_vote(now_ns, from, term, asked_ns, newcomer, (last_term, last_index), env);
             }
-            Body::VoteResponse { granted } => self.on_vote_response(now_ns, from, term, granted, env),
+            Body::VoteResponse { granted } => {
+                self.on_vote_response(now_ns, from, term, asked_ns, granted, newcomer, env);
+            }
             Body::Append { prev_index, prev_term, commit, entries } => {
                 if self.hears_leader(now_ns, from, term, prev_index, env) {
                     self.on_append(from, (prev_index, prev_term), commit, entries, env);
@@ -163,18 +174,28 @@ impl Raft {
                 }
             }
             Body::AppendAccepted { match_index } => {
-                if self.hears_follower(now_ns, from, term, asked_ns, env) {
-                    self.on_accepted(from, match_index, env);
+                if self.hears_follower(now_ns, from, term, asked_ns, newcomer, env) {
+                    self.on_accepted(now_ns, from, match_index, env);
                 }
             }
             Body::AppendRejected { prev_index, hint_index, hint_term } => {
-                if self.hears_follower(now_ns, from, term, asked_ns, env) {
-                    self.on_rejected(from, prev_index, hint_index, hint_term);
+                if self.hears_follower(now_ns, from, term, asked_ns, newcomer, env) {
+                    self.on_rejected(from, asked_ns, prev_index, (hint_index, hint_term), env);
                 }
             }
             Body::SnapshotProgress { last_index, offset } => {
-                if self.hears_follower(now_ns, from, term, asked_ns, env) {
+                if self.hears_follower(now_ns, from, term, asked_ns, newcomer, env) {
                     self.on_snapshot_progress(from, last_index, offset);
+                }
+            }
+            Body::Admit { life } => {
+                if self.hears_leader(now_ns, from, term, Index(0), env) {
+                    self.on_admit(from, life, env);
+                }
+            }
+            Body::Doubt => {
+                if self.hears_leader(now_ns, from, term, Index(0), env) {
+                    self.on_doubt(from, env);
                 }
             }
         }
@@ -274,7 +295,6 @@ impl Raft {
             proof = self.persist(env)?;
         }
         assert!(!self.must_persist(), "each round of persisting leads to fewer changes");
-        self.advance_leader_commit();
         for message in self.messages_to_followers(now_ns) {
             self.outbox.0.push(message);
         }
@@ -304,12 +324,16 @@ impl Raft {
     fn count_self(&mut self, now_ns: u64, proof: &Persisted, env: &mut dyn Env) {
         match &mut self.state {
             State::Candidate(votes) => {
-                if proof.hard_state() == (HardState { term: self.hard.term, vote: Some(self.config.id) }) {
-                    votes.insert(self.config.id);
+                if proof.hard_state() == (HardState { vote: Some(self.config.id), ..self.hard }) {
+                    votes.insert(self.config.id, self.hard.newcomer);
                     self.lead_if_elected(now_ns, env);
                 }
             }
-            State::Leader(leadership) => leadership.own_match = proof.last_index(),
+            State::Leader(leadership) => {
+                leadership.own_match = proof.last_index();
+                self.advance_leader_commit();
+                self.admit_self();
+            }
             State::Follower | State::PreCandidate(_) => {}
         }
     }
@@ -387,6 +411,7 @@ impl Raft {
             id: self.config.id,
             role,
             term: self.hard.term,
+            is_newcomer: self.hard.newcomer.is_some(),
             voted_for: self.hard.vote,
             leader: self.leader,
             commit_index: self.commit,
@@ -401,7 +426,12 @@ impl Raft {
     }
 
     pub(crate) fn send(&mut self, to: NodeId, body: Body) {
-        self.outbox.0.push((to, Message { term: self.hard.term, asked_ns: self.answers_ns, body }));
+        self.ask(to, self.answers_ns, body);
+    }
+
+    pub(crate) fn ask(&mut self, to: NodeId, asked_ns: u64, body: Body) {
+        let HardState { term, newcomer, .. } = self.hard;
+        self.outbox.0.push((to, Message { term, asked_ns, newcomer, body }));
     }
 
     /// Notes a change of role for the application, if there is one.
@@ -432,13 +462,14 @@ fn followers_status(leadership: &Leadership) -> Vec<FollowerStatus> {
         next_index: progress.next_index,
         inflight_messages: match &progress.flow {
             Flow::Replicate { inflight } => inflight.len(),
-            Flow::Probe { .. } | Flow::Snapshot { .. } => 0,
+            Flow::Probe { .. } | Flow::Snapshot { .. } | Flow::Doubt { .. } => 0,
         },
         snapshot_index: match &progress.flow {
             Flow::Snapshot { snapshot, .. } => Some(snapshot.index),
-            Flow::Probe { .. } | Flow::Replicate { .. } => None,
+            Flow::Probe { .. } | Flow::Replicate { .. } | Flow::Doubt { .. } => None,
         },
         heard_ns: progress.heard_ns,
+        is_newcomer: progress.newcomer.is_some(),
     };
     leadership.followers.iter().map(status).collect()
 }

@@ -18,9 +18,9 @@
 use crate::config::Config;
 use crate::log::Log;
 use crate::message::{Body, Message};
-use crate::progress::{Flow, Progress};
+use crate::progress::{Flow, Progress, Rejection};
 use crate::raft::{Raft, State};
-use crate::types::{Entry, Index, NodeId, Snapshot, Term};
+use crate::types::{Entry, Index, Life, NodeId, Snapshot, Term};
 use bytes::Bytes;
 use riprap_env::Env;
 
@@ -184,13 +184,14 @@ impl Raft {
         from: NodeId,
         term: Term,
         asked_ns: u64,
+        newcomer: Option<Life>,
         env: &mut dyn Env,
     ) -> bool {
         if term > self.hard.term {
             self.become_follower(now_ns, term, None, env);
             return false;
         }
-        if term < self.hard.term {
+        if term < self.hard.term || !self.knows_life(from, asked_ns, newcomer, env) {
             return false;
         }
         let Some(progress) = self.progress(from) else { return false };
@@ -199,35 +200,39 @@ impl Raft {
         true
     }
 
-    fn progress(&mut self, follower: NodeId) -> Option<&mut Progress> {
+    pub(crate) fn progress(&mut self, follower: NodeId) -> Option<&mut Progress> {
         match &mut self.state {
             State::Leader(leadership) => leadership.followers.get_mut(&follower),
             State::Follower | State::PreCandidate(_) | State::Candidate(_) => None,
         }
     }
 
-    pub(crate) fn on_accepted(&mut self, from: NodeId, match_index: Index, env: &mut dyn Env) {
+    pub(crate) fn on_accepted(&mut self, now_ns: u64, from: NodeId, match_index: Index, env: &mut dyn Env) {
         let last_index = self.log.last_index();
         if match_index > last_index {
             let what = format_args!("it has entry {match_index} of a log that ends at {last_index}");
             return self.violation(env, from, what);
         }
         if let Some(progress) = self.progress(from) {
-            progress.accepted(match_index);
+            progress.accepted(match_index, now_ns);
         }
     }
 
     pub(crate) fn on_rejected(
         &mut self,
         from: NodeId,
+        asked_ns: u64,
         prev_index: Index,
-        hint_index: Index,
-        hint_term: Term,
+        hint: (Index, Term),
+        env: &mut dyn Env,
     ) {
+        let (hint_index, hint_term) = hint;
         let agree = self.log.last_place_to_agree(hint_index.min(prev_index.prev()), hint_term);
-        match self.progress(from) {
-            Some(progress) if progress.believes_rejection(prev_index) => progress.probe_after(agree),
-            _ => {}
+        let Some(progress) = self.progress(from) else { return };
+        match progress.judge_rejection(prev_index, asked_ns) {
+            Rejection::Believed => progress.probe_after(agree),
+            Rejection::Lost => self.doubt(from, env),
+            Rejection::Late => {}
         }
     }
 
@@ -255,21 +260,22 @@ impl Raft {
             return;
         }
         self.beat_at_ns = now_ns + self.config.heartbeat_interval_ns;
+        self.make_entry_for_newcomers();
         if let State::Leader(leadership) = &mut self.state {
             leadership.followers.values_mut().for_each(|progress| progress.heartbeat_due = true);
         }
     }
 
-    /// Commits what a majority has durably, if it is of the leader's own term: an entry of an earlier term that is on a
+    /// Commits what a quorum has durably, if it is of the leader's own term: an entry of an earlier term that is on a
     /// majority can still be lost, until one of this term is after it (thesis 3.6.2, figure 3.7).
     pub(crate) fn advance_leader_commit(&mut self) {
         let State::Leader(leadership) = &self.state else { return };
-        let mut matches: Vec<Index> = leadership.followers.values().map(|p| p.match_index).collect();
-        matches.push(leadership.own_match);
-        matches.sort_unstable_by(|a, b| b.cmp(a));
-        let on_majority = matches[self.config.majority() - 1];
-        if on_majority > self.commit && self.log.term_at(on_majority) == Some(self.hard.term) {
-            self.commit = on_majority;
+        let mut matches: Vec<(Index, bool)> =
+            leadership.followers.values().map(|p| (p.match_index, p.counts())).collect();
+        matches.push((leadership.own_match, self.hard.newcomer.is_none()));
+        let on_quorum = self.config.quorum_has(&matches);
+        if on_quorum > self.commit && self.log.term_at(on_quorum) == Some(self.hard.term) {
+            self.commit = on_quorum;
         }
     }
 
@@ -283,9 +289,11 @@ impl Raft {
             snapshot: self.snapshot.as_ref(),
             commit: self.commit,
         };
+        let newcomer = self.hard.newcomer;
         let mut messages = Vec::new();
         for (id, progress) in &mut leadership.followers {
-            source.feed(progress, &mut |body| messages.push((*id, Message { term, asked_ns: now_ns, body })));
+            let message = |body| (*id, Message { term, asked_ns: now_ns, newcomer, body });
+            source.feed(progress, &mut |body| messages.push(message(body)));
         }
         messages
     }
@@ -302,6 +310,20 @@ struct Source<'a> {
 impl Source<'_> {
     fn feed(&self, progress: &mut Progress, send: &mut impl FnMut(Body)) {
         let beat = std::mem::take(&mut progress.heartbeat_due);
+        if let Flow::Doubt { sent } = &mut progress.flow {
+            if beat || !*sent {
+                send(Body::Doubt);
+            }
+            *sent = true;
+            return;
+        }
+        if let Some(newcomer) = progress.newcomer
+            && newcomer.since <= self.commit.min(progress.match_index)
+            && (beat || progress.admitted != Some(newcomer.life))
+        {
+            progress.admitted = Some(newcomer.life);
+            send(Body::Admit { life: newcomer.life });
+        }
         let newest = self.snapshot;
         let compacted = self.log.term_at(progress.next_index.prev()).is_none();
         if compacted && !matches!(progress.flow, Flow::Snapshot { .. }) {
@@ -349,6 +371,7 @@ impl Source<'_> {
                     *asked = true;
                 }
             }
+            Flow::Doubt { .. } => unreachable!("nothing else is said to who has forgotten what it had"),
         }
     }
 

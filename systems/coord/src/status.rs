@@ -24,6 +24,8 @@ pub struct Status {
     pub role: Role,
     /// Its term.
     pub term: Term,
+    /// Its disk was empty when this life of it began, and it does not count for a majority yet.
+    pub is_newcomer: bool,
     /// Whom it voted for in this term.
     pub voted_for: Option<NodeId>,
     /// The leader it knows of, itself included.
@@ -59,6 +61,8 @@ pub struct FollowerStatus {
     pub inflight_messages: usize,
     /// A snapshot is on its way to it: its last entry.
     pub snapshot_index: Option<Index>,
+    /// It does not count for a majority yet.
+    pub is_newcomer: bool,
     /// When it was sent what it answered last.
     pub heard_ns: u64,
 }

@@ -15,6 +15,10 @@ pub struct Term(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Index(pub u64);
 
+/// A life of a voter that began with an empty disk: drawn when it began, no other has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Life(pub u64);
+
 impl Index {
     /// The place after this one.
     pub fn next(self) -> Index {

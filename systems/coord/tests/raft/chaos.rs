@@ -20,16 +20,16 @@ fn seeds() -> std::ops::Range<u64> {
     parsed.unwrap_or_else(|| panic!("RIPRAP_SEEDS is `{given}`; FIRST..END expected"))
 }
 
+/// Whether voters lose their disks too. That makes the rest rarer: who lost its disk is no help for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Disks {
+    Stay,
+    GetLost,
+}
+
 #[test]
 fn safe_in_chaos_and_live_after_it() {
-    let seeds = seeds();
-    let count = seeds.end - seeds.start;
-    let half = seeds.start + count / 2;
-    let (mut total, rest) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| run_all(half..seeds.end));
-        (run_all(seeds.start..half), other.join().expect("its seed was printed"))
-    });
-    total += rest;
+    let (count, total) = run_all(Disks::Stay);
     // Chaos in which nothing happens would prove nothing.
     let Seen {
         committed,
@@ -39,6 +39,7 @@ fn safe_in_chaos_and_live_after_it() {
         disk_failures,
         power_failures,
         rejections,
+        ..
     } = total;
     let each = [
         committed / 20,
@@ -52,13 +53,33 @@ fn safe_in_chaos_and_live_after_it() {
     assert!(each.iter().all(|n| *n >= count), "in {count} runs only {total:?}");
 }
 
-fn run_all(seeds: std::ops::Range<u64>) -> Seen {
+#[test]
+fn safe_while_disks_are_lost_and_live_after_it() {
+    let (count, total) = run_all(Disks::GetLost);
+    let Seen { committed, leaders, disks_lost, admissions, .. } = total;
+    let each = [committed / 20, leaders / 2, disks_lost / 3, admissions / 6];
+    assert!(each.iter().all(|n| *n >= count), "in {count} runs only {total:?}");
+}
+
+/// How many seeds there were, and what happened in all of them.
+fn run_all(disks: Disks) -> (u64, Seen) {
+    let seeds = seeds();
+    let half = seeds.start + (seeds.end - seeds.start) / 2;
+    let (mut total, rest) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| run_some(half..seeds.end, disks));
+        (run_some(seeds.start..half, disks), other.join().expect("its seed was printed"))
+    });
+    total += rest;
+    (seeds.end - seeds.start, total)
+}
+
+fn run_some(seeds: std::ops::Range<u64>, disks: Disks) -> Seen {
     let mut total = Seen::default();
     for seed in seeds {
-        match std::panic::catch_unwind(|| run(seed)) {
+        match std::panic::catch_unwind(|| run(seed, disks)) {
             Ok(seen) => total += seen,
             Err(panic) => {
-                eprintln!("seed {seed} failed");
+                eprintln!("seed {seed} failed, disks {disks:?}");
                 std::panic::resume_unwind(panic);
             }
         }
@@ -69,18 +90,25 @@ fn run_all(seeds: std::ops::Range<u64>) -> Seen {
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in 1000..1005 {
-        assert_eq!(run(seed), run(seed));
+        assert_eq!(run(seed, Disks::GetLost), run(seed, Disks::GetLost));
     }
 }
 
-fn run(seed: u64) -> Seen {
+fn run(seed: u64, disks: Disks) -> Seen {
     let mut rng = Rng::new(seed ^ 0xc4a0_5000);
-    let size = [1, 2, 3, 3, 3, 4, 5, 5][rng.below(8) as usize];
+    let sizes = match disks {
+        Disks::Stay => [1, 2, 3, 3, 3, 4, 5, 5],
+        Disks::GetLost => [3, 3, 3, 3, 4, 5, 5, 5],
+    };
+    let size = sizes[rng.below(8) as usize];
     let knobs = draw_knobs(&mut rng);
-    let mut cluster = Cluster::new(seed, size, |config| knobs.apply(config));
+    // Most clusters begin in peace: the first start needs every voter, and what follows is rich only after it.
+    let begin = if rng.percent(80) { Cluster::begun } else { Cluster::new };
+    let mut cluster = begin(seed, size, &|config| knobs.apply(config));
+    let end_ns = cluster.now_ns + CHAOS_NS;
     cluster.weather = draw_weather(&mut rng);
-    let mut chaos = Chaos::draw(&mut rng);
-    while cluster.now_ns < CHAOS_NS {
+    let mut chaos = Chaos::draw(&mut rng, disks);
+    while cluster.now_ns < end_ns {
         cluster.run_for(rng.between(1, 2 * chaos.pace_ms) * MS);
         chaos.act(&mut cluster, &mut rng);
     }
@@ -136,18 +164,21 @@ struct Chaos {
     power_weight: u64,
     pause_weight: u64,
     partition_weight: u64,
+    lose_disk_weight: u64,
     propose_weight: u64,
     proposed: u64,
 }
 
 impl Chaos {
-    fn draw(rng: &mut Rng) -> Chaos {
-        let mut weight = || [0, 1, 4][rng.below(3) as usize];
+    fn draw(rng: &mut Rng, disks: Disks) -> Chaos {
+        let weights = if disks == Disks::GetLost { [0, 0, 1] } else { [0, 1, 4] };
+        let mut weight = || weights[rng.below(3) as usize];
         Chaos {
             kill_weight: weight(),
             power_weight: weight(),
             pause_weight: weight(),
             partition_weight: weight(),
+            lose_disk_weight: if disks == Disks::GetLost { 4 } else { 0 },
             propose_weight: 30,
             pace_ms: rng.between(2, 10),
             proposed: 0,
@@ -163,6 +194,7 @@ impl Chaos {
                 + self.power_weight
                 + self.pause_weight
                 + self.partition_weight
+                + self.lose_disk_weight
                 + self.propose_weight,
         );
         let mut is = |weight: u64| {
@@ -189,6 +221,12 @@ impl Chaos {
         } else if is(self.pause_weight) {
             let until_ns = cluster.now_ns + rng.between(10, 400) * MS;
             cluster.pause(victim, until_ns);
+        } else if is(self.lose_disk_weight) {
+            // Injected failures of its disk go with it, but so does what others take for granted.
+            if cluster.may_lose_a_disk() {
+                cluster.lose_disk(victim);
+                schedule_restart(cluster, victim, rng);
+            }
         } else {
             partition(cluster, &ids, victim, rng);
         }

@@ -5,7 +5,7 @@ use crate::safety::Safety;
 use bytes::Bytes;
 use riprap_coord::{Config, Index, Message, NodeId, OpenError, ProposeError, Raft, Ready, Term};
 use riprap_env::Disk;
-use riprap_env::disk::Keep;
+use riprap_env::disk::{Keep, MemDisk};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How the network and the nodes' drivers behave.
@@ -45,6 +45,8 @@ pub(crate) struct Cluster {
     pub(crate) now_ns: u64,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     pub(crate) weather: Weather,
+    /// Who lost its disk and does not count since.
+    pub(crate) disk_lost: BTreeSet<NodeId>,
     /// Directed links that lose everything.
     pub(crate) cut: BTreeSet<(NodeId, NodeId)>,
     pub(crate) safety: Safety,
@@ -61,7 +63,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(seed: u64, size: i32, tune: impl Fn(&mut Config)) -> Cluster {
+    pub(crate) fn new(seed: u64, size: i32, tune: &dyn Fn(&mut Config)) -> Cluster {
         let voters: Vec<NodeId> = (1..=size).map(NodeId).collect();
         let node = |id: NodeId| {
             let mut config = Config::new(id, voters.clone());
@@ -86,6 +88,7 @@ impl Cluster {
             now_ns: 0,
             nodes,
             weather: Weather::calm(),
+            disk_lost: BTreeSet::new(),
             cut: BTreeSet::new(),
             safety: Safety::default(),
             rng: Rng::new(seed),
@@ -98,6 +101,14 @@ impl Cluster {
         for id in voters {
             cluster.start(id).expect("an empty disk opens");
         }
+        cluster
+    }
+
+    /// A cluster whose first leader is elected and whose voters all count.
+    pub(crate) fn begun(seed: u64, size: i32, tune: &dyn Fn(&mut Config)) -> Cluster {
+        let mut cluster = Cluster::new(seed, size, tune);
+        let all_count = |c: &Cluster| c.ids().iter().all(|id| !c.raft(*id).status().is_newcomer);
+        cluster.run_until("all count", 5_000 * MS, all_count);
         cluster
     }
 
@@ -160,6 +171,23 @@ impl Cluster {
             2 => Keep::Zeros,
             _ => Keep::Whole,
         });
+    }
+
+    /// The machine ends, and comes back with another disk.
+    pub(crate) fn lose_disk(&mut self, id: NodeId) {
+        if self.nodes[&id].raft.is_some() {
+            self.kill(id);
+        }
+        self.node_mut(id).env.disk = MemDisk::new();
+        self.disk_lost.insert(id);
+        self.safety.disk_lost(id);
+    }
+
+    /// Whether one more may lose its disk: who counted before and does not now are never more than those whose votes a
+    /// majority can do without.
+    pub(crate) fn may_lose_a_disk(&self) -> bool {
+        let size = self.nodes.len();
+        self.disk_lost.len() < size - (size / 2 + 1)
     }
 
     pub(crate) fn pause(&mut self, id: NodeId, until_ns: u64) {
@@ -354,6 +382,9 @@ impl Cluster {
             self.safety.applied(id, node.app);
         }
         node.has_settled = true;
+        if !raft.status().is_newcomer {
+            self.disk_lost.remove(&id);
+        }
         node.role_changes.extend(ready.role_changes);
         if node.app.applied.0 - raft.snapshot_index().0 >= compact_after {
             raft.compact(node.app.applied, node.app.snapshot()).expect("it is small");
@@ -427,9 +458,10 @@ impl Cluster {
             };
             found.snapshot_index() >= index || found.entry(index).is_some_and(|e| e.term == term)
         });
+        // What was lost since was there when it counted.
         let (count, size) = (durable.count(), self.nodes.len());
         assert!(
-            2 * count > size,
+            2 * (count + self.disk_lost.len()) > size,
             "entry {index} of term {term} is durable on {count} of {size}; {}",
             self.describe()
         );

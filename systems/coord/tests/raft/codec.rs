@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use riprap_coord::{Body, DecodeError, Entry, Index, MAX_PAYLOAD_BYTES, Message, Term};
+use riprap_coord::{Body, DecodeError, Entry, Index, Life, MAX_PAYLOAD_BYTES, Message, Term};
 
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0..10_u64, 0..=1_u64 << 62]
@@ -15,6 +15,10 @@ fn index() -> impl Strategy<Value = Index> {
 
 fn term() -> impl Strategy<Value = Term> {
     number().prop_map(Term)
+}
+
+fn life() -> impl Strategy<Value = Life> {
+    (1..=1_u64 << 62).prop_map(Life)
 }
 
 fn payload() -> impl Strategy<Value = Bytes> {
@@ -56,8 +60,11 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         chunk(),
         (index(), number()).prop_map(|(last_index, offset)| Body::SnapshotProgress { last_index, offset }),
+        life().prop_map(|life| Body::Admit { life }),
+        Just(Body::Doubt),
     ];
-    (term(), number(), body).prop_map(|(term, asked_ns, body)| Message { term, asked_ns, body })
+    (term(), number(), proptest::option::of(life()), body)
+        .prop_map(|(term, asked_ns, newcomer, body)| Message { term, asked_ns, newcomer, body })
 }
 
 proptest! {
@@ -103,13 +110,13 @@ fn check(bytes: &str, expect: DecodeError) {
 
 #[test]
 fn says_what_is_wrong() {
-    let append = "02 05 0000000000000001 0000000000000000 0000000000000000 0000000000000000 0000000000000000";
+    let append = "03 05 0000000000000001 0000000000000000 0000000000000000 0000000000000000 0000000000000000 0000000000000000";
     check("", DecodeError::Truncated { missing: 1 });
-    check("03", DecodeError::UnknownVersion(3));
-    check("02 0a 0000000000000001 0000000000000000", DecodeError::UnknownKind(10));
-    check("02 04 0000000000000001 0000000000000000 02", DecodeError::BadFlag(2));
-    check("02 04 0000000000000001 0000000000000000 01 ff", DecodeError::TrailingBytes(1));
-    check("02 04 ffffffffffffffff 01", DecodeError::NumberTooLarge(u64::MAX));
+    check("02", DecodeError::UnknownVersion(2));
+    check("03 0c 0000000000000001 0000000000000000 0000000000000000", DecodeError::UnknownKind(12));
+    check("03 04 0000000000000001 0000000000000000 0000000000000000 02", DecodeError::BadFlag(2));
+    check("03 04 0000000000000001 0000000000000000 0000000000000000 01 ff", DecodeError::TrailingBytes(1));
+    check("03 04 ffffffffffffffff 01", DecodeError::NumberTooLarge(u64::MAX));
     // A count that would reserve gigabytes.
     check(&format!("{append} ffffffff"), DecodeError::Truncated { missing: 0xffff_ffff * 12 });
     check(
@@ -117,7 +124,7 @@ fn says_what_is_wrong() {
         DecodeError::Truncated { missing: 0xffff_ffff },
     );
     check(
-        "02 08 0000000000000001 0000000000000000 0000000000000001 0000000000000001 0000000000000002 0000000000000001 00000002 0000",
+        "03 08 0000000000000001 0000000000000000 0000000000000000 0000000000000001 0000000000000001 0000000000000002 0000000000000001 00000002 0000",
         DecodeError::ChunkOutside { offset: 1, len: 2, total_bytes: 2 },
     );
 }
@@ -130,6 +137,7 @@ fn payloads_have_a_limit() {
         Message {
             term: Term(1),
             asked_ns: 0,
+            newcomer: None,
             body: Body::Append { prev_index, prev_term, commit, entries: vec![entry] },
         }
     };

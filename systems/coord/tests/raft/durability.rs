@@ -33,6 +33,10 @@ fn append(prev: (u64, u64), commit: u64, entries: &[(u64, u64)]) -> Body {
     Body::Append { prev_index: Index(prev.0), prev_term: Term(prev.1), commit: Index(commit), entries }
 }
 
+fn message(term: u64, asked_ns: u64, body: Body) -> Message {
+    Message { term: Term(term), asked_ns, newcomer: None, body }
+}
+
 fn vote() -> Body {
     Body::Vote { last_index: Index(1000), last_term: Term(1000) }
 }
@@ -150,7 +154,7 @@ fn run(fail_at: Option<u64>) -> Stop {
         now_ns += 1_000 * MS;
         match step {
             Step::Hear(from, term, body) => {
-                raft.step(now_ns, from, Message { term: Term(term), asked_ns: now_ns, body }, &mut env);
+                raft.step(now_ns, from, message(term, now_ns, body), &mut env);
             }
             Step::Compact(upto) => {
                 let state = Bytes::from(format!("state at {upto}"));
@@ -237,7 +241,7 @@ fn a_power_failure_at_any_operation_loses_nothing_that_was_settled() {
             let (last, term) = (status.last_index.0, found.log.last().map_or(0, |entry| entry.term.0));
             if last > 0 && term > 0 {
                 let body = append((last, term), 0, &[(last + 1, 20)]);
-                raft.step(MS, C, Message { term: Term(20), asked_ns: 0, body }, &mut env);
+                raft.step(MS, C, message(20, 0, body), &mut env);
                 raft.settle(MS, &mut env).expect("the disk works");
                 assert_eq!(raft.last_index(), Index(last + 1), "{what}");
             }

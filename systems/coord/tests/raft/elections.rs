@@ -185,7 +185,7 @@ fn candidates_with_old_logs_get_no_vote() {
 
 #[test]
 fn a_node_that_comes_back_does_not_disturb() {
-    let mut cluster = Cluster::new(1, 3, |_| {});
+    let mut cluster = Cluster::begun(1, 3, &|_| {});
     let leader = cluster.elect();
     let term = cluster.raft(leader).term();
     let away = cluster.ids().into_iter().find(|id| *id != leader).expect("three nodes");
@@ -203,7 +203,7 @@ fn a_node_that_comes_back_does_not_disturb() {
 
 /// `cut` names the links, from the leader's point of view.
 fn check_leader_is_replaced(what: &str, to_followers: bool, from_followers: bool) {
-    let mut cluster = Cluster::new(2, 3, |_| {});
+    let mut cluster = Cluster::begun(2, 3, &|_| {});
     let old = cluster.elect();
     for other in cluster.ids().into_iter().filter(|id| *id != old) {
         cluster.cut.extend(to_followers.then_some((old, other)));
@@ -256,7 +256,7 @@ fn a_leader_that_hears_no_majority_steps_down() {
 
 #[test]
 fn one_deaf_follower_does_not_unseat_a_leader() {
-    let mut cluster = Cluster::new(3, 3, |_| {});
+    let mut cluster = Cluster::begun(3, 3, &|_| {});
     let leader = cluster.elect();
     let term = cluster.raft(leader).term();
     let deaf = cluster.ids().into_iter().find(|id| *id != leader).expect("three nodes");
@@ -268,7 +268,7 @@ fn one_deaf_follower_does_not_unseat_a_leader() {
 
 #[test]
 fn a_leader_that_slept_steps_down_before_it_acts() {
-    let mut cluster = Cluster::new(4, 5, |_| {});
+    let mut cluster = Cluster::begun(4, 5, &|_| {});
     let old = cluster.elect();
     cluster.pause(old, cluster.now_ns + 1_000 * MS);
     cluster.run_for(900 * MS);

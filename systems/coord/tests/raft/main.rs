@@ -5,6 +5,7 @@ mod cluster;
 mod codec;
 mod durability;
 mod elections;
+mod newcomers;
 mod node;
 mod one;
 mod replication;

@@ -2,7 +2,7 @@
 
 use crate::node::{DIR, MS, NodeEnv};
 use bytes::Bytes;
-use riprap_coord::{Body, Config, Entry, Index, Message, NodeId, Raft, Ready, Term};
+use riprap_coord::{Body, Config, Entry, Index, Life, Message, NodeId, Raft, Ready, Term};
 
 pub(crate) const A: NodeId = NodeId(1);
 pub(crate) const B: NodeId = NodeId(2);
@@ -35,7 +35,21 @@ pub(crate) fn accepted(match_index: u64) -> Body {
 }
 
 impl One {
+    /// A node that counts, as if its disk had never been empty.
     pub(crate) fn new(config: Config) -> One {
+        let mut one = One::newcomer(config.clone());
+        if config.voters.contains(&B) {
+            one.hear(B, 0, append((0, 0), 0, vec![]));
+            let life = one.settle().messages.remove(0).1.newcomer.expect("its disk was empty");
+            one.hear(B, 0, Body::Admit { life });
+            one.settle();
+            one.raft = Raft::open(config, &mut one.env, DIR, 0).expect("what it left opens");
+        }
+        one
+    }
+
+    /// A node whose disk is empty.
+    pub(crate) fn newcomer(config: Config) -> One {
         let mut env = NodeEnv::new(0, A);
         let raft = Raft::open(config, &mut env, DIR, 0).expect("an empty disk opens");
         One { raft, env, now_ns: 0 }
@@ -47,7 +61,20 @@ impl One {
 
     /// Hears what was asked at `asked_ns`, or answers what was.
     pub(crate) fn hear_late(&mut self, from: NodeId, term: u64, asked_ns: u64, body: Body) {
-        self.raft.step(self.now_ns, from, Message { term: Term(term), asked_ns, body }, &mut self.env);
+        self.hear_as(from, term, asked_ns, None, body);
+    }
+
+    /// Hears what a life of a newcomer says.
+    pub(crate) fn hear_as(
+        &mut self,
+        from: NodeId,
+        term: u64,
+        asked_ns: u64,
+        newcomer: Option<Life>,
+        body: Body,
+    ) {
+        let message = Message { term: Term(term), asked_ns, newcomer, body };
+        self.raft.step(self.now_ns, from, message, &mut self.env);
     }
 
     pub(crate) fn settle(&mut self) -> Ready {

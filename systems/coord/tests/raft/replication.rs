@@ -69,7 +69,7 @@ fn answers_of_earlier_terms_count_for_nothing() {
 
 #[test]
 fn a_long_wrong_tail_is_found_in_a_few_rejections() {
-    let mut cluster = Cluster::new(5, 3, |_| {});
+    let mut cluster = Cluster::begun(5, 3, &|_| {});
     let old = cluster.elect();
     cluster.isolate(old);
     for n in 0..500 {
@@ -194,7 +194,7 @@ fn a_snapshot_is_of_one_leader() {
 
 #[test]
 fn a_follower_too_far_behind_gets_a_snapshot() {
-    let mut cluster = Cluster::new(6, 3, |config| config.max_bytes_per_message = 30);
+    let mut cluster = Cluster::begun(6, 3, &|config| config.max_bytes_per_message = 30);
     cluster.weather.compact_after = 5;
     let leader = cluster.elect();
     let behind = cluster.ids().into_iter().find(|id| *id != leader).expect("three nodes");

@@ -4,7 +4,7 @@
 //! Log matching: entries of one index and term are the same everywhere, and so is all before them. Leader
 //! completeness: what is committed in a term is in the logs of the leaders of all later terms. State machine safety:
 //! nobody applies different entries at one index. Besides: one vote per node and term, whatever crashed in between;
-//! terms and commit indices do not fall.
+//! terms and commit indices do not fall. Who lost its disk has forgotten its terms and votes.
 
 use crate::node::App;
 use bytes::Bytes;
@@ -38,6 +38,9 @@ pub(crate) struct Seen {
     pub(crate) disk_failures: u64,
     pub(crate) power_failures: u64,
     pub(crate) rejections: u64,
+    pub(crate) disks_lost: u64,
+    /// Newcomers that were told that they count, the first of a cluster included.
+    pub(crate) admissions: u64,
 }
 
 impl std::ops::AddAssign for Seen {
@@ -49,6 +52,8 @@ impl std::ops::AddAssign for Seen {
         self.disk_failures += other.disk_failures;
         self.power_failures += other.power_failures;
         self.rejections += other.rejections;
+        self.disks_lost += other.disks_lost;
+        self.admissions += other.admissions;
     }
 }
 
@@ -81,8 +86,16 @@ impl Safety {
         self.views.insert(id, View { term: raft.term(), ..View::default() });
     }
 
+    /// Its terms and votes are gone, and with them its right to be counted.
+    pub(crate) fn disk_lost(&mut self, id: NodeId) {
+        self.told_terms.remove(&id);
+        self.votes.retain(|(voter, _), _| *voter != id);
+        self.seen.disks_lost += 1;
+    }
+
     pub(crate) fn sent(&mut self, from: NodeId, to: NodeId, message: &Message) {
         self.told_terms.insert(from, message.term);
+        self.seen.admissions += u64::from(matches!(message.body, Body::Admit { .. }));
         self.seen.rejections += u64::from(matches!(message.body, Body::AppendRejected { .. }));
         if message.body == (Body::VoteResponse { granted: true }) {
             let voted = *self.votes.entry((from, message.term)).or_insert(to);

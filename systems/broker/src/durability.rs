@@ -17,6 +17,10 @@
 //! it registers: an orderly end syncs all and takes the file away. It is kept through a life that syncs always, for
 //! what that life was given to begin with may lack something.
 //!
+//! Another file is there from the first start on an empty disk until the cluster knows that life of the broker. While it is
+//! there each life says that the disk is new, for the one before may have ended before anybody heard it: a replica that was
+//! in sync before its disk was lost must not be taken for one that still is.
+//!
 //! The metadata quorum's log, cuts of logs and ended segments are synced whatever the policy.
 //!
 //! Source: KIP-966, "Unclean shutdown", where a file says the opposite.
@@ -73,6 +77,28 @@ pub(crate) fn begin_life(disk: &mut dyn Disk, fsync: Fsync) -> Result<bool, Disk
         disk.sync_dir("")?;
     }
     Ok(may_lack)
+}
+
+/// The file that is there until the cluster knows a broker whose disk was empty.
+const NEW_MARK: &str = "unregistered";
+
+/// Whether the cluster does not know yet that this disk began empty, which it does now if `is_unborn`.
+pub(crate) fn begin_disk(disk: &mut dyn Disk, is_unborn: bool) -> Result<bool, DiskError> {
+    if is_unborn && !disk.exists(NEW_MARK) {
+        let file = disk.open(NEW_MARK)?;
+        disk.close(file);
+        disk.sync_dir("")?;
+    }
+    Ok(disk.exists(NEW_MARK))
+}
+
+/// The cluster knows this life of the broker: what the disk holds from now on counts.
+pub(crate) fn disk_is_known(disk: &mut dyn Disk) -> Result<(), DiskError> {
+    if disk.exists(NEW_MARK) {
+        disk.remove(NEW_MARK)?;
+        disk.sync_dir("")?;
+    }
+    Ok(())
 }
 
 /// Logs that wait to be synced.
@@ -147,6 +173,18 @@ mod tests {
             assert_eq!(fsync.to_string(), name);
         }
         assert_eq!("sometimes".parse::<Fsync>(), Err("one of: always, interval, never".to_owned()));
+    }
+
+    #[test]
+    fn a_disk_is_new_until_the_cluster_knows() {
+        let mut disk = MemDisk::new();
+        for is_unborn in [true, false, false] {
+            assert_eq!(begin_disk(&mut disk, is_unborn), Ok(true));
+            disk.power_fail(|_| riprap_env::Keep::Lost);
+        }
+        disk_is_known(&mut disk).expect("the disk works");
+        disk.power_fail(|_| riprap_env::Keep::Lost);
+        assert_eq!(begin_disk(&mut disk, false), Ok(false));
     }
 
     #[test]

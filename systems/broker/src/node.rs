@@ -14,7 +14,7 @@ use crate::config::BrokerConfig;
 use crate::connection::{Connections, ReplyTo};
 use crate::controller::Controller;
 use crate::coordinators::Coordinators;
-use crate::durability::begin_life;
+use crate::durability::{begin_disk, begin_life, disk_is_known};
 use crate::fetcher::{AskedFetch, Fetches};
 use crate::high_watermarks::HighWatermarks;
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
@@ -135,7 +135,8 @@ pub(crate) struct Running {
     pub(crate) incarnation: Incarnation,
     /// The life before may have taken records with it that counted.
     pub(crate) may_lack_records: bool,
-    /// The disk was empty when this life began: an earlier life's, if there was one, is lost.
+    /// The disk was empty when this life began, or one before that the cluster does not know: what was on it, if there was
+    /// anything, is lost.
     pub(crate) disk_is_new: bool,
     pub(crate) connections: Connections,
     pub(crate) peers: Peers<Call>,
@@ -162,7 +163,8 @@ impl Running {
     pub(crate) fn start(config: BrokerConfig, now_ns: u64, env: &mut dyn Env) -> Result<Running, Fatal> {
         // Positive, for -1 is "no epoch" on the wire.
         let incarnation = Incarnation((env.random_u64("incarnation") >> 1) as i64);
-        let disk_is_new = Quorum::is_unborn(env.disk())?;
+        let is_unborn = Quorum::is_unborn(env.disk())?;
+        let disk_is_new = begin_disk(env.disk(), is_unborn)?;
         let quorum = Quorum::open(&config, env, now_ns)?;
         let may_lack_records = begin_life(env.disk(), config.fsync)?;
         log!(env, Info, "starts as broker {}, incarnation {incarnation}", config.id);
@@ -379,6 +381,10 @@ impl Running {
             let _lost = self.peers.send(link, 0, &body, Call::Quorum, deadline_ns, cx.effects);
         }
         if settled.changed {
+            if self.disk_is_new && self.is_registered() {
+                self.disk_is_new = false;
+                disk_is_known(cx.env.disk())?;
+            }
             self.fetches.hurry();
             self.take_up_roles(cx)?;
         }

@@ -19,18 +19,22 @@
 //! section. Taken from it: the core (3.3 to 3.6, 3.8), snapshots (5.1, 5.3), the no-op at the start of a term (6.4),
 //! leaders that step down when they hear no majority (6.2), votes refused while a leader is heard (4.2.3), pre-vote
 //! (9.6), batching and pipelining (10.2). Not taken: membership changes (chapter 4), read-only queries without the
-//! log (6.4), leadership transfer (3.10).
+//! log (6.4), leadership transfer (3.10). Added: voters that lost their disks ([`newcomer`]).
 //!
-//! # Two rules that the types hold up
+//! # Three rules, of which the types hold up two
 //!
 //! - *Persist before send* (thesis 3.8). Messages gather in a private outbox; they come out only with a
 //!   proof of persistence that the storage alone can make, and that it makes after the last sync.
 //! - *A leader counts itself only after its own sync* (thesis 10.2.1). A node's own vote and its own copy of an entry
 //!   are counted from that same proof, never from memory.
 //!
+//! - *Nobody talks without a pause while nothing progresses.* What is sent at once, and not with the next heartbeat, is sent
+//!   because a follower's match rose, or the place where logs part was found lower, or a chunk arrived, or its disk turned
+//!   out to be another one.
+//!
 //! # What it cannot see
 //!
-//! Peers that lie; a disk that forgets what it synced; a bit flip in the very last write to the log, which looks like
+//! Peers that lie; a disk that forgets some of what it synced, before a leader notices; a bit flip in the very last write to the log, which looks like
 //! a torn write and is cut. All of these break Raft's assumptions (thesis 3.1), and promises with them. What it can
 //! notice (a conflict below the commit index, two leaders of one term) it refuses, logs as an error and counts in
 //! [`Status::violations`].

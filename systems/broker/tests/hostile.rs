@@ -12,6 +12,7 @@ use riprap_protocol::records::BatchBuilder;
 use riprap_protocol::{ApiKey, ErrorCode, Uuid};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Counts what is allocated, and the most that ever was since [`Counting::restart`].
 struct Counting {
@@ -45,6 +46,12 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting { now_bytes: AtomicUsize::new(0), peak_bytes: AtomicUsize::new(0) };
+
+/// One test at a time: what another allocates meanwhile would be counted too.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What a case may take beyond the bytes that it sends: buffers, answers, log lines.
 const SLACK_BYTES: usize = 8 << 20;
@@ -184,6 +191,7 @@ fn honest() -> Vec<Bytes> {
 
 #[test]
 fn whatever_is_sent_the_broker_serves_the_others() {
+    let _alone = alone();
     let mut bench = Bench::new();
     let mut draws = Draws::new(1, "hostile");
     for request in honest() {
@@ -237,6 +245,7 @@ fn whatever_is_sent_the_broker_serves_the_others() {
 
 #[test]
 fn many_requests_at_once_are_answered_in_order() {
+    let _alone = alone();
     let mut bench = Bench::new();
     let conn = bench.connect();
     let mut all = BytesMut::new();
@@ -260,6 +269,7 @@ fn many_requests_at_once_are_answered_in_order() {
 
 #[test]
 fn versions_of_api_versions_that_nobody_knows_are_answered_in_version_0() {
+    let _alone = alone();
     let mut bench = Bench::new();
     for version in [-1, 5, 99, i16::MAX] {
         let conn = bench.connect();
@@ -280,6 +290,7 @@ fn versions_of_api_versions_that_nobody_knows_are_answered_in_version_0() {
 
 #[test]
 fn bytes_after_a_body_are_ignored() {
+    let _alone = alone();
     let mut bench = Bench::new();
     let conn = bench.connect();
     // As librdkafka asks for all topics from version 9 on: the array's varint is 0, for null, and three zeros too many
@@ -298,6 +309,7 @@ fn bytes_after_a_body_are_ignored() {
 
 #[test]
 fn what_a_client_sent_before_it_closed_counts() {
+    let _alone = alone();
     let mut bench = Bench::new();
     let other = bench.connect();
     let topic = CreateTopicsRequestTopic {
@@ -349,6 +361,7 @@ fn what_a_client_sent_before_it_closed_counts() {
 /// what all wait for is given them a part at a time, between which others are served.
 #[test]
 fn thousands_of_connections_share_what_there_is() {
+    let _alone = alone();
     const SILENT: usize = 2000;
     const WAITING: usize = 150;
     const RECORD_BYTES: usize = 1_000_000;

@@ -27,12 +27,15 @@ pub(crate) enum Lane {
     Group,
 }
 
+/// By use and `host:port`.
+type Links = BTreeMap<(Lane, Rc<str>), Rc<Link>>;
+
 /// All connections of a client.
 pub(crate) struct Net {
     pub(crate) io: Io,
     pub(crate) options: Rc<Options>,
     client_id: String,
-    links: RefCell<BTreeMap<(Lane, Rc<str>), Rc<Link>>>,
+    links: RefCell<Links>,
 }
 
 impl Net {

@@ -96,86 +96,98 @@ impl Default for Options {
 /// A property that can be set.
 struct Property {
     name: &'static str,
-    /// Errors: what would have been right.
-    set: fn(&mut Options, &str) -> Result<(), String>,
+    takes: Takes,
 }
 
-/// All that can be set, by name.
-static PROPERTIES: &[Property] = &[
-    Property { name: "fetch.max.bytes", set: |o, v| Ok(o.fetch_max_bytes = number(v, 0)?) },
-    Property { name: "fetch.max.wait.ms", set: |o, v| Ok(o.fetch_max_wait = time(v, 0)?) },
-    Property { name: "fetch.min.bytes", set: |o, v| Ok(o.fetch_min_bytes = number(v, 0)?) },
-    // Not a property of other clients, which leave no choice.
-    Property { name: "fetch.sessions", set: |o, v| Ok(o.fetch_sessions = truth(v)?) },
-    Property {
-        name: "group.protocol",
-        set: |o, v| {
-            let is_cooperative = o.group_protocol == GroupProtocol::Cooperative;
-            o.group_protocol = match v {
-                "consumer" => GroupProtocol::Consumer,
-                "classic" if is_cooperative => GroupProtocol::Cooperative,
-                "classic" => GroupProtocol::Eager,
-                _ => return Err("`classic` or `consumer` is right".to_owned()),
-            };
-            Ok(())
-        },
-    },
-    Property { name: "heartbeat.interval.ms", set: |o, v| Ok(o.heartbeat_interval = time(v, 1)?) },
-    Property {
-        name: "max.partition.fetch.bytes",
-        set: |o, v| Ok(o.max_partition_fetch_bytes = number(v, 0)?),
-    },
-    Property { name: "max.poll.interval.ms", set: |o, v| Ok(o.max_poll_interval = time(v, 1)?) },
-    Property { name: "metadata.max.age.ms", set: |o, v| Ok(o.metadata_max_age = time(v, 1)?) },
-    Property {
-        name: "partition.assignment.strategy",
-        set: |o, v| {
-            o.group_protocol = match (v, o.group_protocol) {
-                ("range" | "cooperative-sticky", GroupProtocol::Consumer) => GroupProtocol::Consumer,
-                ("range", _) => GroupProtocol::Eager,
-                ("cooperative-sticky", _) => GroupProtocol::Cooperative,
-                _ => return Err("`range` or `cooperative-sticky` is right".to_owned()),
-            };
-            Ok(())
-        },
-    },
-    Property { name: "reconnect.backoff.max.ms", set: |o, v| Ok(o.reconnect_backoff.1 = time(v, 0)?) },
-    Property { name: "reconnect.backoff.ms", set: |o, v| Ok(o.reconnect_backoff.0 = time(v, 0)?) },
-    Property { name: "request.timeout.ms", set: |o, v| Ok(o.request_timeout = time(v, 1)?) },
-    Property { name: "retry.backoff.max.ms", set: |o, v| Ok(o.retry_backoff.1 = time(v, 1)?) },
-    // None at all would be a busy loop.
-    Property { name: "retry.backoff.ms", set: |o, v| Ok(o.retry_backoff.0 = time(v, 1)?) },
-    Property { name: "session.timeout.ms", set: |o, v| Ok(o.session_timeout = time(v, 1)?) },
-    Property {
-        name: "socket.connection.setup.timeout.ms",
-        set: |o, v| Ok(o.connection_setup_timeout = time(v, 1)?),
-    },
-    Property { name: "transaction.timeout.ms", set: |o, v| Ok(o.transaction_timeout = Some(time(v, 1)?)) },
-    // The name of the cluster's feature that others' clients look at.
-    Property {
-        name: "transaction.version",
-        set: |o, v| {
-            o.transactions = match v {
-                "1" => TransactionVersion::One,
-                "2" => TransactionVersion::Two,
-                _ => return Err("1 or 2 is right".to_owned()),
-            };
-            Ok(())
-        },
-    },
-];
+/// What a property takes, and where it goes.
+enum Takes {
+    /// Milliseconds, at least so many.
+    Time(u16, fn(&mut Options) -> &mut Duration),
+    /// Bytes.
+    Size(fn(&mut Options) -> &mut i32),
+    Truth(fn(&mut Options) -> &mut bool),
+    /// One of these.
+    Word(&'static [&'static str], fn(&mut Options, &str)),
+}
+
+impl Takes {
+    /// Errors: what would have been right.
+    fn set(&self, options: &mut Options, value: &str) -> Result<(), String> {
+        match self {
+            Takes::Time(least, of) => {
+                let ms = number(value, i32::from(*least))?;
+                *of(options) = Duration::from_millis(ms.unsigned_abs().into());
+            }
+            Takes::Size(of) => *of(options) = number(value, 0)?,
+            Takes::Truth(of) => {
+                *of(options) = value.parse().map_err(|_| "`true` or `false` is right".to_owned())?;
+            }
+            Takes::Word(words, set) if words.contains(&value) => set(options, value),
+            Takes::Word(words, _) => return Err(format!("one of: {}", words.join(", "))),
+        }
+        Ok(())
+    }
+}
 
 fn number(text: &str, least: i32) -> Result<i32, String> {
     let wrong = || format!("a number from {least} on is right");
     text.parse().ok().filter(|number| *number >= least).ok_or_else(wrong)
 }
 
-fn time(text: &str, least: i32) -> Result<Duration, String> {
-    Ok(Duration::from_millis(number(text, least)?.unsigned_abs().into()))
+const fn property(name: &'static str, takes: Takes) -> Property {
+    Property { name, takes }
 }
 
-fn truth(text: &str) -> Result<bool, String> {
-    text.parse().map_err(|_| "`true` or `false` is right".to_owned())
+/// All that can be set, by name. A pause of nothing at all before a request is tried again would be a busy loop.
+static PROPERTIES: &[Property] = &[
+    property("fetch.max.bytes", Takes::Size(|o| &mut o.fetch_max_bytes)),
+    property("fetch.max.wait.ms", Takes::Time(0, |o| &mut o.fetch_max_wait)),
+    property("fetch.min.bytes", Takes::Size(|o| &mut o.fetch_min_bytes)),
+    // Not a property of other clients, which leave no choice.
+    property("fetch.sessions", Takes::Truth(|o| &mut o.fetch_sessions)),
+    property("group.protocol", Takes::Word(&["classic", "consumer"], group_protocol)),
+    property("heartbeat.interval.ms", Takes::Time(1, |o| &mut o.heartbeat_interval)),
+    property("max.partition.fetch.bytes", Takes::Size(|o| &mut o.max_partition_fetch_bytes)),
+    property("max.poll.interval.ms", Takes::Time(1, |o| &mut o.max_poll_interval)),
+    property("metadata.max.age.ms", Takes::Time(1, |o| &mut o.metadata_max_age)),
+    property(
+        "partition.assignment.strategy",
+        Takes::Word(&["range", "cooperative-sticky"], partition_assignment_strategy),
+    ),
+    property("reconnect.backoff.max.ms", Takes::Time(0, |o| &mut o.reconnect_backoff.1)),
+    property("reconnect.backoff.ms", Takes::Time(0, |o| &mut o.reconnect_backoff.0)),
+    property("request.timeout.ms", Takes::Time(1, |o| &mut o.request_timeout)),
+    property("retry.backoff.max.ms", Takes::Time(1, |o| &mut o.retry_backoff.1)),
+    property("retry.backoff.ms", Takes::Time(1, |o| &mut o.retry_backoff.0)),
+    property("session.timeout.ms", Takes::Time(1, |o| &mut o.session_timeout)),
+    property("socket.connection.setup.timeout.ms", Takes::Time(1, |o| &mut o.connection_setup_timeout)),
+    property(
+        "transaction.timeout.ms",
+        Takes::Time(1, |o| o.transaction_timeout.get_or_insert(Duration::ZERO)),
+    ),
+    // The name of the cluster's feature that others' clients look at.
+    property("transaction.version", Takes::Word(&["1", "2"], transaction_version)),
+];
+
+fn group_protocol(options: &mut Options, word: &str) {
+    options.group_protocol = match (word, options.group_protocol) {
+        ("consumer", _) => GroupProtocol::Consumer,
+        (_, GroupProtocol::Cooperative) => GroupProtocol::Cooperative,
+        _ => GroupProtocol::Eager,
+    };
+}
+
+fn partition_assignment_strategy(options: &mut Options, word: &str) {
+    options.group_protocol = match (word, options.group_protocol) {
+        // There the coordinator assigns.
+        (_, GroupProtocol::Consumer) => GroupProtocol::Consumer,
+        ("cooperative-sticky", _) => GroupProtocol::Cooperative,
+        _ => GroupProtocol::Eager,
+    };
+}
+
+fn transaction_version(options: &mut Options, word: &str) {
+    options.transactions = if word == "1" { TransactionVersion::One } else { TransactionVersion::Two };
 }
 
 impl Options {
@@ -186,7 +198,7 @@ impl Options {
                 let known: Vec<&str> = PROPERTIES.iter().map(|property| property.name).collect();
                 return Err(format!("unknown setting `client.{name}`; one of: {}", known.join(", ")));
             };
-            let set = (property.set)(&mut self, value);
+            let set = property.takes.set(&mut self, value);
             set.map_err(|why| format!("setting `client.{name}` is `{value}`; {why}"))?;
         }
         Ok(self)
@@ -238,11 +250,7 @@ mod tests {
             "0",
             "setting `client.request.timeout.ms` is `0`; a number from 1 on is right",
         );
-        check(
-            "group.protocol",
-            "new",
-            "setting `client.group.protocol` is `new`; `classic` or `consumer` is right",
-        );
+        check("group.protocol", "new", "setting `client.group.protocol` is `new`; one of: classic, consumer");
         check("fetch.sessions", "1", "setting `client.fetch.sessions` is `1`; `true` or `false` is right");
         let unknown = set(&[("linger.ms", "1")]).expect_err("it is unknown");
         assert!(

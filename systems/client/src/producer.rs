@@ -337,3 +337,34 @@ impl Producer {
         self.core.metadata.learn(tp, leader.leader_id, leader.leader_epoch, endpoint);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_answers_mean() {
+        use Verdict::{Acknowledged, Again, Refused};
+        for (code, expected, proves, breaks) in [
+            (ErrorCode::NONE, Acknowledged, false, false),
+            (ErrorCode::DUPLICATE_SEQUENCE_NUMBER, Acknowledged, false, false),
+            // A leader that is replaced while it waits for replicas has appended.
+            (ErrorCode::NOT_LEADER_OR_FOLLOWER, Again, false, false),
+            (ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND, Again, false, false),
+            (ErrorCode::REQUEST_TIMED_OUT, Again, false, false),
+            (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, Again, false, false),
+            (ErrorCode::KAFKA_STORAGE_ERROR, Again, false, false),
+            (ErrorCode::UNKNOWN_SERVER_ERROR, Refused, false, false),
+            (ErrorCode::NOT_ENOUGH_REPLICAS, Again, true, false),
+            (ErrorCode::CORRUPT_MESSAGE, Again, true, false),
+            (ErrorCode::MESSAGE_TOO_LARGE, Refused, true, false),
+            (ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, Refused, true, true),
+            (ErrorCode::INVALID_PRODUCER_EPOCH, Refused, true, true),
+            (ErrorCode::PRODUCER_FENCED, Refused, true, false),
+            (ErrorCode::TRANSACTION_ABORTABLE, Refused, true, false),
+        ] {
+            let told = (verdict(code), proves_not_appended(code), breaks_numbers(code));
+            assert_eq!(told, (expected, proves, breaks), "{code}");
+        }
+    }
+}

@@ -122,27 +122,46 @@ fn is_shared_out(seen: &Seen, among: usize) -> bool {
     all.len() == KEYS.len() && all.iter().collect::<BTreeSet<_>>().len() == KEYS.len() && having == among
 }
 
+fn check_storm(seed: u64, protocol: GroupProtocol, weather: Weather) {
+    let (mut stage, seen, members) = group(seed, protocol);
+    stage.storm(weather, 5000);
+    // A member that crashes, and comes back as another.
+    stage.world.kill(members[0]);
+    seen.borrow_mut().held.remove("m1");
+    stage.run_ms(1500);
+    stage.world.start(members[0]);
+    stage.storm(weather, 4000);
+    stage.run_ms(3000);
+    seen.borrow_mut().is_draining = true;
+    stage.until(15_000, "the producer ends", || seen.borrow().done == 1);
+    let is_read = || seen.borrow().acknowledged.is_subset(&seen.borrow().read);
+    stage.until(40_000, &format!("{protocol:?}, seed {seed}: all is read"), is_read);
+    let seen = seen.borrow();
+    assert!(seen.acknowledged.len() > 200, "seed {seed}: {}", seen.acknowledged.len());
+    assert!(stage.world.crashes().is_empty(), "seed {seed}: {:?}", stage.world.crashes());
+    // A commit that was held up and given up on may come true after later ones: nobody can tell.
+    let is_strict = weather == Weather::Kills;
+    assert!(
+        !is_strict || seen.violations.is_empty(),
+        "{protocol:?}, seed {seed}: {}",
+        seen.violations.join("\n")
+    );
+}
+
 #[test]
 fn a_group_reads_everything_and_nothing_committed_again() {
     for protocol in PROTOCOLS {
         for seed in seeds(1..=3) {
-            let (mut stage, seen, members) = group(seed, protocol);
-            stage.storm(Weather::Kills, 5000);
-            // A member that crashes, and comes back as another.
-            stage.world.kill(members[0]);
-            seen.borrow_mut().held.remove("m1");
-            stage.run_ms(1500);
-            stage.world.start(members[0]);
-            stage.storm(Weather::Kills, 4000);
-            stage.run_ms(3000);
-            seen.borrow_mut().is_draining = true;
-            stage.until(15_000, "the producer ends", || seen.borrow().done == 1);
-            let is_read = || seen.borrow().acknowledged.is_subset(&seen.borrow().read);
-            stage.until(30_000, &format!("{protocol:?}, seed {seed}: all is read"), is_read);
-            let seen = seen.borrow();
-            assert!(seen.violations.is_empty(), "{protocol:?}, seed {seed}: {}", seen.violations.join("\n"));
-            assert!(seen.acknowledged.len() > 200, "seed {seed}: {}", seen.acknowledged.len());
-            assert!(stage.world.crashes().is_empty(), "seed {seed}: {:?}", stage.world.crashes());
+            check_storm(seed, protocol, Weather::Kills);
+        }
+    }
+}
+
+#[test]
+fn a_group_reads_everything_in_a_storm() {
+    for protocol in PROTOCOLS {
+        for seed in seeds(1..=3) {
+            check_storm(seed, protocol, Weather::All);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! `RIPRAP_SEEDS=1..100 cargo test -p riprap-client --test cluster` tries more seeds.
 
 mod groups;
+mod pipeline;
 mod records;
 mod stage;
 mod transactions;

@@ -108,39 +108,50 @@ fn check(seen: &Seen) {
     }
 }
 
-#[test]
-fn transactions_are_whole_in_a_storm() {
-    for seed in seeds(1..=8) {
-        let mut stage = Stage::new(seed);
-        let seen = Shared::default();
-        for (name, first, version) in
-            [("older", 0, TransactionVersion::One), ("newer", 1_000_000, TransactionVersion::Two)]
-        {
-            let shared = Rc::clone(&seen);
-            stage.client(name, move |io| {
-                let log = WireLog::new(io.clone(), transactor(name), speaks(version));
-                transact_all(log, first, io, Rc::clone(&shared))
-            });
-        }
+fn check_storm(seed: u64, weather: Weather, versions: &[TransactionVersion]) {
+    let mut stage = Stage::new(seed);
+    let seen = Shared::default();
+    for (name, first, version) in
+        [("one", 0, versions[0]), ("two", 1_000_000, *versions.last().expect("there is one"))]
+    {
         let shared = Rc::clone(&seen);
-        stage.client("reader", move |io| read_all(io, Rc::clone(&shared)));
-        stage.run_ms(1000);
-        // Nothing tells an older producer's late request from one of its next transaction (KAFKA-17754).
-        stage.storm(Weather::Kills, 8000);
-        stage.run_ms(1000);
-        seen.borrow_mut().is_draining = true;
-        stage.until(20_000, "transactors end", || seen.borrow().done == 2);
-        // What was left open has to time out first.
-        stage.run_ms(12_000);
-        let seen = seen.borrow();
-        check(&seen);
-        assert!(stage.world.crashes().is_empty(), "seed {seed}: {:?}", stage.world.crashes());
-        for (first, last) in [(0, 1_000_000), (1_000_000, 2_000_000)] {
-            let is_of = |values: &[Value]| values.iter().all(|value| value.0 >= first && value.0 < last);
-            let committed =
-                seen.transactions.iter().filter(|(v, ended)| is_of(v) && *ended == Ended::Committed);
-            assert!(committed.count() > 20, "seed {seed}: too few transactions of {first} on");
-        }
+        stage.client(name, move |io| {
+            let log = WireLog::new(io.clone(), transactor(name), speaks(version));
+            transact_all(log, first, io, Rc::clone(&shared))
+        });
+    }
+    let shared = Rc::clone(&seen);
+    stage.client("reader", move |io| read_all(io, Rc::clone(&shared)));
+    stage.run_ms(1000);
+    stage.storm(weather, 8000);
+    stage.run_ms(1000);
+    seen.borrow_mut().is_draining = true;
+    stage.until(20_000, "transactors end", || seen.borrow().done == 2);
+    // What was left open has to time out first.
+    stage.run_ms(12_000);
+    let seen = seen.borrow();
+    check(&seen);
+    assert!(stage.world.crashes().is_empty(), "seed {seed}: {:?}", stage.world.crashes());
+    for (first, last) in [(0, 1_000_000), (1_000_000, 2_000_000)] {
+        let is_of = |values: &[Value]| values.iter().all(|value| value.0 >= first && value.0 < last);
+        let committed = seen.transactions.iter().filter(|(v, ended)| is_of(v) && *ended == Ended::Committed);
+        assert!(committed.count() > 20, "seed {seed}: too few transactions of {first} on");
+    }
+}
+
+#[test]
+fn transactions_are_whole_when_brokers_die() {
+    for seed in seeds(1..=6) {
+        // Nothing tells an older producer's late request from one of its next transaction (KAFKA-17754): it is spared
+        // connections that stall.
+        check_storm(seed, Weather::Kills, &[TransactionVersion::One, TransactionVersion::Two]);
+    }
+}
+
+#[test]
+fn transactions_of_version_2_are_whole_in_a_storm() {
+    for seed in seeds(1..=6) {
+        check_storm(seed, Weather::All, &[TransactionVersion::Two]);
     }
 }
 

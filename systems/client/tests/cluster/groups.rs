@@ -239,3 +239,35 @@ fn what_the_group_committed_is_told() {
     });
     stage.until(20_000, "the client is done", || seen.borrow().done == 1);
 }
+
+/// Crashes are not farewells: what a client had that was dropped its group gives away when the session ends.
+#[test]
+fn who_is_dropped_is_missed_when_its_session_ends() {
+    for protocol in PROTOCOLS {
+        let mut stage = Stage::new(8);
+        let seen = Shared::default();
+        let shared = Rc::clone(&seen);
+        stage.client("producer", move |io| produce(io, Rc::clone(&shared)));
+        let shared = Rc::clone(&seen);
+        stage.client("both", move |io| {
+            let seen = Rc::clone(&shared);
+            async move {
+                let mut first = member_log(&io, "first", protocol);
+                first.subscribe(&KEYS).await.expect("it changes the client alone");
+                while first.poll().await.expect("the cluster is well").rebalance.is_empty() {}
+                drop(first);
+                let began_ns = io.now_ns();
+                let mut second = member_log(&io, "second", protocol);
+                second.subscribe(&KEYS).await.expect("it changes the client alone");
+                while second.poll().await.expect("the cluster is well").rebalance.is_empty() {}
+                let waited_ms = (io.now_ns() - began_ns) / MS;
+                // Of the 6 s of its session, the second that a heartbeat may have been ago is gone.
+                assert!((4500..8000).contains(&waited_ms), "{protocol:?}: {waited_ms} ms");
+                seen.borrow_mut().done += 1;
+            }
+        });
+        stage.until(20_000, &format!("{protocol:?}: the second has what the first had"), || {
+            seen.borrow().done == 1
+        });
+    }
+}

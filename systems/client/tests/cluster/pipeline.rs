@@ -33,12 +33,10 @@ async fn feed(io: Io, seen: Shared) {
     for number in 0..RECORDS {
         let value = Value(number);
         let sent = log.send(INPUT[(number % 2) as usize], value).await;
-        let mut seen = seen.borrow_mut();
         match sent {
-            Ok(_) => seen.acknowledged.insert(value),
-            Err(error) => !error.definite && seen.in_doubt.insert(value),
+            Ok(_) => seen.borrow_mut().acknowledged.insert(value),
+            Err(error) => !error.definite && seen.borrow_mut().in_doubt.insert(value),
         };
-        drop(seen);
         io.sleep(25 * MS).await;
     }
 }

@@ -5,6 +5,12 @@ use crate::stage::{MS, Stage, Weather, plain, settings};
 use riprap_client::{Options, WireLog};
 use riprap_core::client::{Log as _, LogError, Progress};
 use riprap_core::op::{Key, Offset, Value};
+use riprap_env::task::Io;
+use riprap_protocol::ApiKey;
+use riprap_protocol::frame::{RequestHeader, encode_request};
+use riprap_protocol::messages::{
+    DeleteRecordsRequest, DeleteRecordsRequestPartition, DeleteRecordsRequestTopic,
+};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -32,7 +38,7 @@ struct Seen {
 
 type Shared = Rc<RefCell<Seen>>;
 
-async fn produce(mut log: WireLog, first: i64, io: riprap_env::task::Io, seen: Shared, pause_ms: u64) {
+async fn produce(mut log: WireLog, first: i64, io: Io, seen: Shared, pause_ms: u64) {
     log.create(&KEYS).await.expect("topics can be made in good weather");
     let mut value = first;
     while !seen.borrow().is_draining {
@@ -200,6 +206,80 @@ fn nothing_acknowledged_is_lost_in_a_storm() {
         let acknowledged = seen.sent.values().filter(|sent| matches!(sent, Sent::Acknowledged(_))).count();
         assert!(acknowledged > 100, "seed {seed}: only {acknowledged} records were acknowledged");
     }
+}
+
+/// A log that begins later than where a consumer wants to read: it goes on from where the log begins.
+#[test]
+fn what_is_deleted_is_passed_over() {
+    let mut stage = Stage::new(9);
+    let seen = Shared::default();
+    let shared = Rc::clone(&seen);
+    stage.client("c", move |io| {
+        let seen = Rc::clone(&shared);
+        async move {
+            let mut log = plain(&io, "c");
+            log.create(&KEYS[..1]).await.expect("the cluster is well");
+            for value in 0..10 {
+                log.send(KEYS[0], Value(value)).await.expect("the cluster is well");
+            }
+            for broker in 1..=3 {
+                delete_records(&io, broker, 6).await;
+            }
+            log.assign(&KEYS[..1], false).await.expect("it changes the client alone");
+            let mut reads = Vec::new();
+            while reads.is_empty() {
+                reads = log.poll().await.expect("the cluster is well").reads;
+            }
+            let expected: Vec<_> = (6..10).map(|n| (Offset(n), Value(n))).collect();
+            assert_eq!(reads, [(KEYS[0], expected)]);
+            seen.borrow_mut().done += 1;
+        }
+    });
+    stage.until(20_000, "the client is done", || seen.borrow().done == 1);
+}
+
+/// Asks a broker, as an administrator does, to delete what is before an offset; only the leader does it.
+async fn delete_records(io: &Io, broker: i32, offset: i64) {
+    let conn = io.connect(&format!("n{broker}:9092")).await.expect("it is up");
+    let partition = DeleteRecordsRequestPartition { index: 0, offset };
+    let topic = DeleteRecordsRequestTopic { name: "t0".to_owned(), partitions: vec![partition] };
+    let body = DeleteRecordsRequest { topics: vec![topic], timeout_ms: 1000 };
+    let header =
+        RequestHeader { api_key: ApiKey::DeleteRecords, api_version: 2, correlation_id: 0, client_id: None };
+    conn.send(encode_request(&header, &body).expect("it fits its version"));
+    assert!(conn.receive().await.is_some(), "it answers");
+}
+
+/// What was asked for before an assignment is not delivered after it.
+#[test]
+fn late_answers_are_dropped() {
+    let mut stage = Stage::new(10);
+    let seen = Shared::default();
+    let shared = Rc::clone(&seen);
+    stage.client("c", move |io| {
+        let seen = Rc::clone(&shared);
+        async move {
+            let mut log = plain(&io, "c");
+            log.create(&KEYS[..1]).await.expect("the cluster is well");
+            for value in 0..200 {
+                log.send(KEYS[0], Value(value)).await.expect("the cluster is well");
+            }
+            // A fetch is under way after each poll, at whatever point of it the assignment comes.
+            for pause_us in 0..150 {
+                log.assign(&KEYS[..1], true).await.expect("it changes the client alone");
+                let mut next = 0;
+                for _ in 0..2 {
+                    for (offset, value) in log.poll().await.expect("the cluster is well").reads.remove(0).1 {
+                        assert_eq!((offset, value), (Offset(next), Value(next)), "after {pause_us} us");
+                        next += 1;
+                    }
+                }
+                io.sleep(pause_us * 5000).await;
+            }
+            seen.borrow_mut().done += 1;
+        }
+    });
+    stage.until(60_000, "the client is done", || seen.borrow().done == 1);
 }
 
 #[test]

@@ -23,8 +23,10 @@ pub(crate) enum Lane {
     Produce,
     /// What a consumer reads.
     Fetch,
-    /// What a member tells its group's coordinator.
+    /// What a member tells its group's coordinator, which may keep it waiting for all others.
     Group,
+    /// What a group has committed, and commits.
+    Offsets,
 }
 
 /// By use and `host:port`.

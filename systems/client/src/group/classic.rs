@@ -73,8 +73,11 @@ impl Style {
 enum Setback {
     /// It joins again, as who it is.
     Rebalance,
-    /// It is a member no more.
-    ThrownOut,
+    /// It is a member no more, or not in that generation.
+    ThrownOut {
+        /// Its coordinator knows it: it joins again as who it is, and leaves nobody behind.
+        keeps_id: bool,
+    },
     /// Its consumer does not poll.
     Idle,
     /// Not now.
@@ -85,9 +88,8 @@ impl Setback {
     fn of(code: ErrorCode) -> Setback {
         match code {
             ErrorCode::REBALANCE_IN_PROGRESS => Setback::Rebalance,
-            ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION | ErrorCode::FENCED_INSTANCE_ID => {
-                Setback::ThrownOut
-            }
+            ErrorCode::ILLEGAL_GENERATION => Setback::ThrownOut { keeps_id: true },
+            ErrorCode::UNKNOWN_MEMBER_ID => Setback::ThrownOut { keeps_id: false },
             code => Setback::Trouble(Trouble::Code(code)),
         }
     }
@@ -100,8 +102,8 @@ struct Classic {
     /// -1 while it is no member.
     generation: i32,
     is_leader: bool,
-    /// What a leader has assigned by.
-    counts: Counts,
+    /// The topics that a leader has assigned, and how many partitions those that it knew had.
+    assigned: (BTreeSet<Rc<str>>, Counts),
     /// The subscription that it has told.
     subscription: u64,
     next_beat_ns: u64,
@@ -117,7 +119,7 @@ pub(super) async fn run(it: Rc<Membership>, style: Style) {
         member_id: String::new(),
         generation: -1,
         is_leader: false,
-        counts: Counts::new(),
+        assigned: Default::default(),
         subscription: 0,
         next_beat_ns: 0,
         backoff,
@@ -164,14 +166,14 @@ impl Classic {
         let core = Rc::clone(&self.it.core);
         match setback {
             Setback::Rebalance => self.backoff.reset(),
-            Setback::ThrownOut => {
+            Setback::ThrownOut { keeps_id } => {
                 core.io.log(LogLevel::Info, format_args!("{} is thrown out of its group", self.member_id));
-                self.resign();
+                self.resign(keeps_id);
             }
             Setback::Idle => {
                 core.io.log(LogLevel::Warn, format_args!("{} does not poll and leaves", self.member_id));
                 send_leave(&self.it, &self.member_id).await;
-                self.resign();
+                self.resign(false);
                 self.it.take_away(&self.it.owned(), Change::Lost);
                 self.it.next_poll().await;
             }
@@ -187,8 +189,10 @@ impl Classic {
     }
 
     /// It is no member any more.
-    fn resign(&mut self) {
-        self.member_id.clear();
+    fn resign(&mut self, keeps_id: bool) {
+        if !keeps_id {
+            self.member_id.clear();
+        }
         self.generation = -1;
     }
 
@@ -207,12 +211,12 @@ impl Classic {
             let now_ns = it.core.io.now_ns();
             if it.must_poll_by_ns() <= now_ns {
                 send_leave(&it, &self.member_id).await;
-                self.resign();
+                self.resign(false);
                 continue;
             }
             if self.next_beat_ns <= now_ns {
-                if let Err(Setback::ThrownOut) = self.beat().await {
-                    self.resign();
+                if let Err(Setback::ThrownOut { keeps_id }) = self.beat().await {
+                    self.resign(keeps_id);
                 }
                 continue;
             }
@@ -308,7 +312,7 @@ impl Classic {
             self.settle().await;
         }
         if self.generation < 0 {
-            return Err(Setback::ThrownOut);
+            return Err(Setback::ThrownOut { keeps_id: !self.member_id.is_empty() });
         }
         it.give(assigned.difference(&owned).cloned().collect());
         // What it gave up can only now be given to others.
@@ -358,8 +362,9 @@ impl Classic {
             .map(|member| (member.member_id.clone(), subscriber(&member.metadata)))
             .collect();
         let topics: BTreeSet<Rc<str>> = members.values().flat_map(|member| member.topics.clone()).collect();
-        self.counts = self.count(&topics).await;
-        let assignment = self.style.assign(&members, &self.counts);
+        let counts = self.count(&topics).await;
+        let assignment = self.style.assign(&members, &counts);
+        self.assigned = (topics, counts);
         let one =
             |(member_id, tps)| SyncGroupRequestAssignment { member_id, assignment: assignment_bytes(&tps) };
         assignment.into_iter().map(one).collect()
@@ -422,9 +427,8 @@ impl Classic {
             if it.must_poll_by_ns() <= now_ns {
                 return Setback::Idle;
             }
-            let counted: BTreeSet<Rc<str>> = it.topics().0;
-            let is_counted_otherwise = self.is_leader
-                && self.known_counts(&counted).iter().any(|(t, count)| self.counts.get(t) != Some(count));
+            let is_counted_otherwise =
+                self.is_leader && self.known_counts(&self.assigned.0) != self.assigned.1;
             if it.topics().1 != self.subscription || is_counted_otherwise {
                 return Setback::Rebalance;
             }
@@ -519,8 +523,8 @@ mod tests {
     fn what_errors_mean_to_a_member() {
         for (code, expected) in [
             (ErrorCode::REBALANCE_IN_PROGRESS, Setback::Rebalance),
-            (ErrorCode::UNKNOWN_MEMBER_ID, Setback::ThrownOut),
-            (ErrorCode::ILLEGAL_GENERATION, Setback::ThrownOut),
+            (ErrorCode::UNKNOWN_MEMBER_ID, Setback::ThrownOut { keeps_id: false }),
+            (ErrorCode::ILLEGAL_GENERATION, Setback::ThrownOut { keeps_id: true }),
             (ErrorCode::NOT_COORDINATOR, Setback::Trouble(Trouble::Code(ErrorCode::NOT_COORDINATOR))),
         ] {
             assert_eq!(Setback::of(code), expected, "{code}");

@@ -72,7 +72,7 @@ pub(crate) async fn fetch(
         };
         OffsetFetchRequest { groups: vec![group], require_stable: true, ..Default::default() }
     };
-    let answer = core.call((Lane::Group, &address), LATEST_VERSION, by_ns, body).await;
+    let answer = core.call((Lane::Offsets, &address), LATEST_VERSION, by_ns, body).await;
     let found = answer.and_then(|answer| found(answer).map_err(Trouble::Code));
     if found
         .as_ref()
@@ -185,7 +185,7 @@ async fn attempt(
         topics,
         ..Default::default()
     };
-    let answer = core.call((Lane::Group, &address), LATEST_VERSION, by_ns, body).await?;
+    let answer = core.call((Lane::Offsets, &address), LATEST_VERSION, by_ns, body).await?;
     Ok(answer
         .topics
         .iter()

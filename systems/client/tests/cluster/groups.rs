@@ -9,6 +9,7 @@ use riprap_env::task::Io;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 const KEYS: [Key; 4] = [Key(0), Key(1), Key(2), Key(3)];
 
@@ -56,8 +57,8 @@ fn member_log(io: &Io, name: &str, group_protocol: GroupProtocol) -> WireLog {
 }
 
 /// Reads what the group gives it, and commits.
-async fn consume(io: Io, name: &'static str, protocol: GroupProtocol, seen: Shared) {
-    let mut log = member_log(&io, name, protocol);
+async fn consume(io: Io, name: &'static str, options: Options, seen: Shared) {
+    let mut log = WireLog::new(io.clone(), one_topic(name), options);
     log.subscribe(&KEYS).await.expect("it changes the client alone");
     // What was committed when a key was given: it goes on from there at least.
     let mut from: BTreeMap<Key, Offset> = BTreeMap::new();
@@ -101,15 +102,15 @@ async fn consume(io: Io, name: &'static str, protocol: GroupProtocol, seen: Shar
     }
 }
 
-fn group(seed: u64, protocol: GroupProtocol) -> (Stage, Shared, Vec<riprap_sim::HostId>) {
+fn group(seed: u64, group_protocol: GroupProtocol) -> (Stage, Shared, Vec<riprap_sim::HostId>) {
     let mut stage = Stage::new(seed);
     let seen = Shared::default();
     let shared = Rc::clone(&seen);
     stage.client("producer", move |io| produce(io, Rc::clone(&shared)));
     let mut members = Vec::new();
     for name in ["m1", "m2", "m3"] {
-        let shared = Rc::clone(&seen);
-        members.push(stage.client(name, move |io| consume(io, name, protocol, Rc::clone(&shared))));
+        let (shared, options) = (Rc::clone(&seen), Options { group_protocol, ..stage.options() });
+        members.push(stage.client(name, move |io| consume(io, name, options.clone(), Rc::clone(&shared))));
         stage.run_ms(300);
     }
     (stage, seen, members)
@@ -269,5 +270,43 @@ fn who_is_dropped_is_missed_when_its_session_ends() {
         stage.until(20_000, &format!("{protocol:?}: the second has what the first had"), || {
             seen.borrow().done == 1
         });
+    }
+}
+
+/// Who does not poll holds the group up for a while, leaves, and comes back when it polls again.
+#[test]
+fn who_does_not_poll_leaves_for_a_while() {
+    for group_protocol in PROTOCOLS {
+        let mut stage = Stage::new(11);
+        let seen = Shared::default();
+        let shared = Rc::clone(&seen);
+        stage.client("producer", move |io| produce(io, Rc::clone(&shared)));
+        let shared = Rc::clone(&seen);
+        let max_poll_interval = Duration::from_secs(3);
+        stage.client("sleeper", move |io| {
+            let seen = Rc::clone(&shared);
+            async move {
+                let options = Options { group_protocol, max_poll_interval, ..Options::default() };
+                let mut log = WireLog::new(io.clone(), one_topic("sleeper"), options);
+                log.subscribe(&KEYS).await.expect("it changes the client alone");
+                while log.poll().await.expect("the cluster is well").rebalance.is_empty() {}
+                io.sleep(10_000 * MS).await;
+                let mut told = Vec::new();
+                while told.len() < 2 {
+                    let rebalance = log.poll().await.expect("the cluster is well").rebalance;
+                    told.extend(rebalance.into_iter().map(|rebalance| rebalance.kind));
+                }
+                assert_eq!(told, ["lost", Rebalance::ASSIGNED], "{group_protocol:?}");
+                seen.borrow_mut().done += 1;
+                while log.poll().await.is_ok() {}
+            }
+        });
+        let shared = Rc::clone(&seen);
+        let options = Options { group_protocol, ..Options::default() };
+        stage.client("m2", move |io| consume(io, "m2", options.clone(), Rc::clone(&shared)));
+        stage.until(9000, &format!("{group_protocol:?}: the other has all"), || {
+            is_shared_out(&seen.borrow(), 1)
+        });
+        stage.until(15_000, &format!("{group_protocol:?}: it is back"), || seen.borrow().done == 1);
     }
 }

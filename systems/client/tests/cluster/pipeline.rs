@@ -94,7 +94,9 @@ fn check(seed: u64, weather: Weather, options: &Options) {
     let shared = Rc::clone(&seen);
     stage.client("feeder", move |io| feed(io, Rc::clone(&shared)));
     for name in ["w1", "w2"] {
-        let (shared, options) = (Rc::clone(&seen), options.clone());
+        let Options { group_protocol, transactions, .. } = *options;
+        let (shared, options) =
+            (Rc::clone(&seen), Options { group_protocol, transactions, ..stage.options() });
         stage.client(name, move |io| work(io, name, options.clone(), Rc::clone(&shared)));
     }
     let shared = Rc::clone(&seen);

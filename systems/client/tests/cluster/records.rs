@@ -165,19 +165,18 @@ fn storm(seed: u64) -> (Stage, Shared) {
     for (name, first, acks, idempotence) in
         [("idempotent", 0, "all", true), ("plain", 1_000_000, "all", false), ("weak", 2_000_000, "0", false)]
     {
-        let shared = Rc::clone(&seen);
+        let (shared, options) = (Rc::clone(&seen), stage.options());
         stage.client(name, move |io| {
             let mut config = settings(name);
             (config.acks, config.idempotence) = (acks.to_owned(), idempotence);
-            let log = WireLog::new(io.clone(), config, Options::default());
+            let log = WireLog::new(io.clone(), config, options.clone());
             produce(log, first, io, Rc::clone(&shared), 20)
         });
     }
     for (name, fetch_sessions) in [("reader", true), ("sessionless", false)] {
-        let shared = Rc::clone(&seen);
+        let (shared, options) = (Rc::clone(&seen), Options { fetch_sessions, ..stage.options() });
         stage.client(name, move |io| {
-            let options = Options { fetch_sessions, ..Options::default() };
-            let log = WireLog::new(io.clone(), settings(name), options);
+            let log = WireLog::new(io.clone(), settings(name), options.clone());
             let seen = Rc::clone(&shared);
             async move { consume(log, name, seen).await }
         });

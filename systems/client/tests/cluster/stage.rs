@@ -76,6 +76,26 @@ impl Stage {
         (self.world.now_ns() - began_ns) / MS
     }
 
+    /// Options as a seed has them: every client of a run may be set otherwise, and all must do.
+    pub(crate) fn options(&mut self) -> Options {
+        let mut ms = |least: u64, most: u64| Duration::from_millis(least + self.draw(most - least + 1));
+        let defaults = Options::default();
+        Options {
+            request_timeout: ms(500, 4000),
+            connection_setup_timeout: ms(200, 1500),
+            reconnect_backoff: (ms(1, 100), ms(100, 1000)),
+            retry_backoff: (ms(1, 100), ms(100, 1000)),
+            metadata_max_age: ms(200, 5000),
+            session_timeout: ms(3000, 6000),
+            heartbeat_interval: ms(200, 1000),
+            fetch_max_wait: ms(0, 500),
+            fetch_min_bytes: 1 + self.draw(200) as i32,
+            max_partition_fetch_bytes: 100 + self.draw(3000) as i32,
+            fetch_sessions: self.draw(2) == 0,
+            ..defaults
+        }
+    }
+
     fn draw(&mut self, below: u64) -> u64 {
         self.draws.next_u64("what") % below
     }

@@ -115,8 +115,9 @@ fn check_storm(seed: u64, weather: Weather, versions: &[TransactionVersion]) {
         [("one", 0, versions[0]), ("two", 1_000_000, *versions.last().expect("there is one"))]
     {
         let shared = Rc::clone(&seen);
+        let options = Options { transactions: version, ..stage.options() };
         stage.client(name, move |io| {
-            let log = WireLog::new(io.clone(), transactor(name), speaks(version));
+            let log = WireLog::new(io.clone(), transactor(name), options.clone());
             transact_all(log, first, io, Rc::clone(&shared))
         });
     }

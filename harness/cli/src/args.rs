@@ -255,9 +255,13 @@ pub(crate) struct BrokerArgs {
     /// Where it listens, for clients and for other brokers [default: 127.0.0.1:9092]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen)]
     pub(crate) listen: Option<std::net::SocketAddr>,
-    /// All brokers of the cluster, this one included; alone if not given
+    /// The brokers that vote on the cluster's metadata, the same list for all brokers. One that is not in it joins the
+    /// cluster as an observer: it has copies and clients like the others. Alone if not given
     #[arg(long, value_name = "ID@HOST:PORT,...", value_delimiter = ',')]
     pub(crate) peers: Vec<String>,
+    /// Where others reach a broker that is not among the peers [default: where it listens]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
+    pub(crate) advertise: Option<riprap_broker::Address>,
     /// Where its data is kept
     #[arg(long, value_name = "DIR", required_unless_present = "config")]
     pub(crate) dir: Option<PathBuf>,
@@ -329,6 +333,10 @@ pub(crate) fn parse_log_level(text: &str) -> Result<LevelFilter, String> {
 
 pub(crate) fn parse_listen(text: &str) -> Result<std::net::SocketAddr, String> {
     text.parse().map_err(|_| "HOST:PORT with an IP address is right".to_owned())
+}
+
+pub(crate) fn parse_address(text: &str) -> Result<riprap_broker::Address, String> {
+    text.parse().map_err(|_| "HOST:PORT is right".to_owned())
 }
 
 /// A time of at least this and at most a week.

@@ -14,6 +14,9 @@ use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
+/// The id of a broker that is not told.
+const DEFAULT_ID: i32 = 1;
+
 /// Where a broker listens that is not told.
 const DEFAULT_LISTEN: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9092);
 
@@ -55,7 +58,7 @@ fn logged_by_environment() -> Result<Targets, String> {
 }
 
 fn config(args: &BrokerArgs, listen: SocketAddr, dir: PathBuf) -> Result<BrokerConfig, String> {
-    let me = BrokerId(args.id.unwrap_or(1));
+    let me = BrokerId(args.id.unwrap_or(DEFAULT_ID));
     let mut brokers: BTreeMap<BrokerId, Address> = BTreeMap::new();
     for peer in &args.peers {
         let wrong = || format!("--peers has `{peer}`; ID@HOST:PORT is expected");
@@ -68,7 +71,9 @@ fn config(args: &BrokerArgs, listen: SocketAddr, dir: PathBuf) -> Result<BrokerC
     if brokers.is_empty() {
         brokers.insert(me, listen.to_string().parse()?);
     }
+    let advertised = advertised(args, me, &brokers, listen)?;
     let mut config = BrokerConfig::new(me, brokers);
+    config.advertised = advertised;
     config.listen = listen.to_string();
     config.dir = dir;
     config.defect =
@@ -78,4 +83,64 @@ fn config(args: &BrokerArgs, listen: SocketAddr, dir: PathBuf) -> Result<BrokerC
     }
     config.validate()?;
     Ok(config)
+}
+
+/// Where an observer is reached; of a voter the peers say it.
+fn advertised(
+    args: &BrokerArgs,
+    me: BrokerId,
+    voters: &BTreeMap<BrokerId, Address>,
+    listen: SocketAddr,
+) -> Result<Option<Address>, String> {
+    if voters.contains_key(&me) {
+        return match &args.advertise {
+            Some(address) => Err(format!("--advertise {address}: --peers says where broker {me} is reached")),
+            None => Ok(None),
+        };
+    }
+    if args.id.is_none() {
+        return Err(format!("missing --id: --peers does not name broker {me}"));
+    }
+    match &args.advertise {
+        None if listen.ip().is_unspecified() || listen.port() == 0 => {
+            Err(format!("missing --advertise HOST:PORT: nobody can reach broker {me} at {listen}"))
+        }
+        None => Ok(Some(listen.to_string().parse()?)),
+        Some(address) => Ok(Some(address.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser as _;
+
+    #[test]
+    fn who_is_not_among_the_peers_observes_them() {
+        let check = |flags: &str, expect: Result<Option<&str>, &str>| {
+            let words = ["riprap", "broker", "--dir", "d"].into_iter().chain(flags.split_whitespace());
+            let args = match Cli::try_parse_from(words).expect("the flags are right").command {
+                Command::Broker(args) => args,
+                other => panic!("{other:?} is another command"),
+            };
+            let listen = args.listen.unwrap_or(SocketAddr::from(DEFAULT_LISTEN));
+            let read = config(&args, listen, PathBuf::from("d"));
+            let address = read.map(|config| config.advertised.map(|address| address.to_string()));
+            assert_eq!(address, expect.map(|a| a.map(str::to_owned)).map_err(str::to_owned), "{flags}");
+        };
+        check("", Ok(None));
+        check("--peers 1@h:1,2@h:2", Ok(None));
+        check("--id 4 --peers 1@h:1,2@h:2", Ok(Some("127.0.0.1:9092")));
+        check("--id 4 --peers 1@h:1 --listen 0.0.0.0:9 --advertise b4:9", Ok(Some("b4:9")));
+        check(
+            "--id 4 --peers 1@h:1 --listen 0.0.0.0:9",
+            Err("missing --advertise HOST:PORT: nobody can reach broker 4 at 0.0.0.0:9"),
+        );
+        check("--peers 2@h:2", Err("missing --id: --peers does not name broker 1"));
+        check(
+            "--id 2 --peers 2@h:2 --advertise h:3",
+            Err("--advertise h:3: --peers says where broker 2 is reached"),
+        );
+    }
 }

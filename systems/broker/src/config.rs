@@ -10,6 +10,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+/// Most brokers that are no voters: each has connections from and to all others, and the controller sends each its log.
+pub(crate) const MAX_OBSERVERS: usize = 64;
+
 /// A host and a port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Address {
@@ -43,8 +46,11 @@ pub struct BrokerConfig {
     pub id: BrokerId,
     /// Where the process listens; for the process alone.
     pub listen: String,
-    /// Every broker of the cluster, this one included, and where clients and brokers reach it.
+    /// The voters of the metadata quorum, and where clients and brokers reach them. A broker that is not among them is an
+    /// observer: it has copies and clients as any other, and can come and go while the cluster runs.
     pub brokers: BTreeMap<BrokerId, Address>,
+    /// Where clients and brokers reach this broker, if it is an observer; of voters `brokers` says it.
+    pub advertised: Option<Address>,
     /// The folder that is the broker's disk; for the process alone.
     pub dir: PathBuf,
     /// What clients are told the cluster is called.
@@ -144,6 +150,7 @@ impl BrokerConfig {
             id,
             listen: brokers.get(&id).map(Address::to_string).unwrap_or_default(),
             brokers,
+            advertised: None,
             dir: PathBuf::from("data"),
             cluster_id: "riprap".to_owned(),
             min_insync_replicas: 2,
@@ -173,6 +180,12 @@ impl BrokerConfig {
         }
     }
 
+    /// Where clients and brokers reach this broker. Panics: the configuration is not valid.
+    pub(crate) fn address(&self) -> &Address {
+        let own = self.brokers.get(&self.id).or(self.advertised.as_ref());
+        own.expect("a configuration without is not valid")
+    }
+
     /// The settings of a topic that asks for none.
     pub(crate) fn topic_settings(&self) -> TopicSettings {
         let (durability, retention) = (self.durability(), self.topic_defaults);
@@ -194,11 +207,16 @@ impl BrokerConfig {
 
     /// Says what is wrong with it, if anything.
     pub fn validate(&self) -> Result<(), String> {
-        if !self.brokers.contains_key(&self.id) {
-            let known: Vec<String> = self.brokers.keys().map(BrokerId::to_string).collect();
-            return Err(format!("broker {} is not among the brokers {}", self.id, known.join(", ")));
+        if !self.brokers.contains_key(&self.id) && (self.brokers.is_empty() || self.advertised.is_none()) {
+            let voters: Vec<String> = self.brokers.keys().map(BrokerId::to_string).collect();
+            let what = "is not among the voters";
+            return Err(format!(
+                "broker {} {what} [{}], and has no address of its own",
+                self.id,
+                voters.join(", ")
+            ));
         }
-        if let Some(id) = self.brokers.keys().find(|id| id.0 < 0) {
+        if let Some(id) = self.brokers.keys().chain([&self.id]).find(|id| id.0 < 0) {
             return Err(format!("broker id {id}: ids are 0 or above"));
         }
         let positive = [
@@ -292,7 +310,12 @@ mod tests {
             assert_eq!(config.validate().err().unwrap_or_default(), expect);
         };
         check(|_| {}, "");
-        check(|c| c.id = BrokerId(4), "broker 4 is not among the brokers 1, 2, 3");
+        check(
+            |c| c.id = BrokerId(4),
+            "broker 4 is not among the voters [1, 2, 3], and has no address of its own",
+        );
+        let advertise = |c: &mut BrokerConfig| c.advertised = c.brokers.remove(&c.id);
+        check(advertise, "");
         check(|c| c.min_insync_replicas = 0, "min_insync_replicas is 0; at least 1");
         check(
             |c| c.session_timeout_ms = 300,

@@ -299,7 +299,8 @@ impl Running {
             OFFSETS_TOPIC => self.config.offsets_partitions,
             _ => self.config.transactions_partitions,
         };
-        let replicas = INTERNAL_REPLICAS.min(self.config.brokers.len());
+        let brokers = self.quorum.image().brokers().count().max(self.config.brokers.len());
+        let replicas = INTERNAL_REPLICAS.min(brokers);
         let topic = CreateTopicsRequestTopic {
             name: name.to_owned(),
             num_partitions: partitions as i32,

@@ -28,6 +28,8 @@ pub(crate) struct Membership {
     sent_at_ns: u64,
     /// Until then the controller has not taken anything from this broker; see [`Membership::is_in_touch`].
     in_touch_until_ns: u64,
+    /// The controller refused to register this life, and that was logged.
+    was_refused: bool,
     /// The process is to end, at the latest then.
     leave_by_ns: Option<u64>,
 }
@@ -54,6 +56,16 @@ impl Membership {
     fn asked(&mut self, next_at_ns: u64) {
         self.is_asking = false;
         self.next_at_ns = next_at_ns;
+    }
+}
+
+/// Why the controller does not register a broker, if asking again will not help soon.
+fn refusal_to_register(code: ErrorCode) -> Option<&'static str> {
+    match code {
+        ErrorCode::STALE_BROKER_EPOCH => Some("it was unregistered; start it anew to bring it back"),
+        ErrorCode::INCONSISTENT_CLUSTER_ID => Some("it is of another cluster"),
+        ErrorCode::POLICY_VIOLATION => Some("there are as many brokers as there may be"),
+        _ => None,
     }
 }
 
@@ -88,11 +100,12 @@ impl Running {
             };
             self.ask_controller(ControlRequest::Heartbeat(request), Call::Heartbeat, cx);
         } else {
-            let address = &self.config.brokers[&self.config.id];
+            let address = self.config.address();
             let mut incarnation_id = Uuid::ZERO;
             incarnation_id.0[8..].copy_from_slice(&self.incarnation.0.to_be_bytes());
             let request = BrokerRegistrationRequest {
                 broker_id: self.config.id.0,
+                cluster_id: self.config.cluster_id.clone(),
                 incarnation_id,
                 host: address.host.clone(),
                 port: address.port.into(),
@@ -179,7 +192,15 @@ impl Running {
         let code = response.error_code();
         let retry_at_ns = cx.now_ns + RETRY_NS;
         match call {
-            Call::Register => self.membership.asked(retry_at_ns),
+            Call::Register => {
+                self.membership.asked(retry_at_ns);
+                // Not once: it may have been said before this life was registered, and come late.
+                if let Some(why) = refusal_to_register(code)
+                    && !std::mem::replace(&mut self.membership.was_refused, true)
+                {
+                    log!(cx.env, Error, "the controller does not register this broker: {why}");
+                }
+            }
             Call::Heartbeat => {
                 if let ControlResponse::Heartbeat(body) = &response
                     && body.should_shutdown

@@ -10,7 +10,7 @@
 //! ```
 //! One settle serves a whole batch of events, so that one sync of each log serves all requests in the batch.
 
-use crate::config::BrokerConfig;
+use crate::config::{Address, BrokerConfig};
 use crate::connection::{Connections, ReplyTo};
 use crate::controller::Controller;
 use crate::coordinators::Coordinators;
@@ -29,9 +29,10 @@ use crate::requests::waiting::Waiting;
 use crate::transactions::{Part, Transactions};
 use crate::upkeep::Upkeep;
 use riprap_env::{DiskError, Effect, Effects, Env, Event, Node, log};
-use riprap_protocol::frame::encode_response;
+use riprap_protocol::frame::{decode_response, encode_response};
 use riprap_protocol::messages::{RaftMessageRequest, RaftMessageResponse};
 use riprap_protocol::{ErrorCode, Message};
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// Most rounds in one settle: requests that are answered make room for the next on their connections, and those for
@@ -141,6 +142,10 @@ pub(crate) struct Running {
     pub(crate) connections: Connections,
     pub(crate) peers: Peers<Call>,
     pub(crate) quorum: Quorum,
+    /// Where the observers that this broker sends the quorum's log to say they are.
+    pub(crate) observers: BTreeMap<BrokerId, Address>,
+    /// Other brokers said so.
+    pub(crate) is_of_another_cluster: bool,
     pub(crate) controller: Option<Controller>,
     pub(crate) membership: Membership,
     pub(crate) replicas: Replicas,
@@ -168,12 +173,18 @@ impl Running {
         let quorum = Quorum::open(&config, env, now_ns)?;
         let may_lack_records = begin_life(env.disk(), config.fsync)?;
         log!(env, Info, "starts as broker {}, incarnation {incarnation}", config.id);
-        Ok(Running {
+        if !config.brokers.contains_key(&config.id) {
+            let voters: Vec<String> = config.brokers.keys().map(BrokerId::to_string).collect();
+            log!(env, Info, "observes the metadata quorum of {}", voters.join(", "));
+        }
+        let mut running = Running {
             incarnation,
             may_lack_records,
             disk_is_new,
             connections: Connections::default(),
-            peers: Peers::new(config.id, &config.brokers),
+            peers: Peers::new(),
+            observers: BTreeMap::new(),
+            is_of_another_cluster: false,
             quorum,
             controller: None,
             membership: Membership::default(),
@@ -190,7 +201,9 @@ impl Running {
             quorum_is_due: true,
             is_over: false,
             config,
-        })
+        };
+        running.reach_brokers(now_ns, &mut Effects::default());
+        Ok(running)
     }
 
     pub(crate) fn take_in(&mut self, event: Event, cx: &mut Cx<'_>) {
@@ -352,8 +365,10 @@ impl Running {
                 LinkEvent::Answered { call: Call::EndTransactions { parts }, frame, .. } => {
                     self.orders_answered(&parts, frame, cx);
                 }
-                LinkEvent::Answered { call: Call::Quorum, .. }
-                | LinkEvent::Lost { call: Call::Quorum, .. } => {}
+                LinkEvent::Answered { from, call: Call::Quorum, frame } => {
+                    self.quorum_answered(from, frame, cx)
+                }
+                LinkEvent::Lost { call: Call::Quorum, .. } => {}
                 LinkEvent::Answered { call, frame, .. } => self.controller_answered(call, frame, cx),
                 LinkEvent::Lost { to, call } => self.lost(to, call, cx),
             }
@@ -374,13 +389,26 @@ impl Running {
         let leader = self.quorum.leader();
         let settled = self.quorum.settle(cx.now_ns, cx.env)?;
         for (to, payload) in settled.messages {
-            let body = RaftMessageRequest { from_node_id: self.config.id.0, payload };
+            let Address { host, port } = self.config.address().clone();
+            let body = RaftMessageRequest {
+                from_node_id: self.config.id.0,
+                cluster_id: self.config.cluster_id.clone(),
+                host,
+                port: port.into(),
+                payload,
+            };
             let link = LinkId { to, purpose: Purpose::Quorum };
             let deadline_ns = cx.now_ns + self.config.peer_timeout_ms * 1_000_000;
             // A message that cannot be sent now is lost, which harms nothing: what matters is said again.
             let _lost = self.peers.send(link, 0, &body, Call::Quorum, deadline_ns, cx.effects);
         }
+        if self.observers.keys().copied().ne(self.quorum.observers()) {
+            let observers: BTreeSet<BrokerId> = self.quorum.observers().collect();
+            self.observers.retain(|id, _| observers.contains(id));
+            self.reach_brokers(cx.now_ns, cx.effects);
+        }
         if settled.changed {
+            self.reach_brokers(cx.now_ns, cx.effects);
             if self.disk_is_new && self.is_registered() {
                 self.disk_is_new = false;
                 disk_is_known(cx.env.disk())?;
@@ -399,11 +427,53 @@ impl Running {
     /// A message of the metadata quorum.
     pub(crate) fn on_quorum_message(&mut self, to: ReplyTo, request: &RaftMessageRequest, cx: &mut Cx<'_>) {
         let from = BrokerId(request.from_node_id);
-        if self.config.brokers.contains_key(&from) {
+        let mut error_code = ErrorCode::NONE;
+        if request.cluster_id != self.config.cluster_id {
+            error_code = ErrorCode::INCONSISTENT_CLUSTER_ID;
+        } else if from.0 >= 0 {
             self.quorum.receive(cx.now_ns, from, &request.payload, cx.env);
             self.quorum_is_due = true;
+            self.note_observer(from, request, cx);
         }
-        self.reply(to, &RaftMessageResponse { error_code: ErrorCode::NONE }, cx);
+        self.reply(to, &RaftMessageResponse { error_code }, cx);
+    }
+
+    /// An observer says where it is, which nobody else can say before it is registered.
+    fn note_observer(&mut self, from: BrokerId, request: &RaftMessageRequest, cx: &mut Cx<'_>) {
+        let Ok(port) = u16::try_from(request.port) else { return };
+        let is_known =
+            self.observers.get(&from).is_some_and(|at| (&at.host, at.port) == (&request.host, port));
+        if !is_known && self.quorum.observers().any(|id| id == from) {
+            self.observers.insert(from, Address { host: request.host.clone(), port });
+            self.reach_brokers(cx.now_ns, cx.effects);
+        }
+    }
+
+    /// Another broker answered a message of the quorum.
+    fn quorum_answered(&mut self, from: BrokerId, frame: bytes::Bytes, cx: &mut Cx<'_>) {
+        let Ok((_, body)) = decode_response::<RaftMessageRequest>(frame, 0) else { return };
+        if body.error_code == ErrorCode::INCONSISTENT_CLUSTER_ID
+            && !std::mem::replace(&mut self.is_of_another_cluster, true)
+        {
+            log!(cx.env, Error, "broker {from} is of another cluster than `{}`", self.config.cluster_id);
+        }
+    }
+
+    /// Has connections to all brokers that there are: the voters, those that are registered, and those that observe.
+    fn reach_brokers(&mut self, now_ns: u64, effects: &mut Effects) {
+        let registered = self
+            .quorum
+            .image()
+            .brokers()
+            .map(|(id, broker)| (id, Address { host: broker.host.clone(), port: broker.port }));
+        let mut addresses: BTreeMap<BrokerId, Address> = registered.collect();
+        // What an observer says of itself is newer than what it registered with, and the voters are configured.
+        let told = self.observers.iter().chain(&self.config.brokers);
+        addresses.extend(told.map(|(id, address)| (*id, address.clone())));
+        addresses.remove(&self.config.id);
+        if addresses != *self.peers.addresses() {
+            self.peers.reach(now_ns, addresses, effects);
+        }
     }
 
     /// The process ends, in order.

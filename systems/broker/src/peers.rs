@@ -4,6 +4,9 @@
 //! passed on to it, questions to coordinators of transactions, and their markers, so that none waits behind another: a
 //! heartbeat behind a topic that is being made would come too late. Each request has a deadline; when one is missed the
 //! connection is given up with all that is on its way, and made anew after a pause that doubles up to a limit.
+//!
+//! Whom there are connections to changes while the broker runs ([`Peers::reach`]): brokers register, move and are
+//! unregistered.
 
 use crate::config::Address;
 use crate::ids::BrokerId;
@@ -99,23 +102,50 @@ pub(crate) struct Peers<C> {
 }
 
 impl<C> Peers<C> {
-    pub(crate) fn new(me: BrokerId, brokers: &BTreeMap<BrokerId, Address>) -> Peers<C> {
-        let mut links = BTreeMap::new();
-        for to in brokers.keys().copied().filter(|id| *id != me) {
-            for purpose in Purpose::ALL {
-                let state = State::Down { retry_at_ns: 0 };
-                let link = Link { state, backoff_ns: MIN_BACKOFF_NS, in_flight: BTreeMap::new() };
-                links.insert(LinkId { to, purpose }, link);
-            }
-        }
+    pub(crate) fn new() -> Peers<C> {
         Peers {
-            addresses: brokers.clone(),
-            links,
+            addresses: BTreeMap::new(),
+            links: BTreeMap::new(),
             conns: BTreeMap::new(),
             opened: 0,
             next_correlation_id: 0,
             events: Vec::new(),
         }
+    }
+
+    /// Has connections to those brokers, and to no others. Where one is elsewhere than before, what is on its way to it is
+    /// lost.
+    pub(crate) fn reach(
+        &mut self,
+        now_ns: u64,
+        addresses: BTreeMap<BrokerId, Address>,
+        effects: &mut Effects,
+    ) {
+        let before = std::mem::replace(&mut self.addresses, addresses);
+        for (to, _) in before.iter().filter(|(to, address)| self.addresses.get(to) != Some(*address)) {
+            for purpose in Purpose::ALL {
+                let id = LinkId { to: *to, purpose };
+                if let Some(State::Connecting { conn, .. } | State::Up { conn, .. }) =
+                    self.links.get(&id).map(|link| &link.state)
+                {
+                    let conn = *conn;
+                    self.give_up(now_ns, conn, effects);
+                }
+                self.links.remove(&id);
+            }
+        }
+        for to in self.addresses.keys() {
+            for purpose in Purpose::ALL {
+                let state = State::Down { retry_at_ns: now_ns };
+                let link = Link { state, backoff_ns: MIN_BACKOFF_NS, in_flight: BTreeMap::new() };
+                self.links.entry(LinkId { to: *to, purpose }).or_insert(link);
+            }
+        }
+    }
+
+    /// Where brokers are reached.
+    pub(crate) fn addresses(&self) -> &BTreeMap<BrokerId, Address> {
+        &self.addresses
     }
 
     /// What happened since the last call.
@@ -171,7 +201,7 @@ impl<C> Peers<C> {
     pub(crate) fn tick(&mut self, now_ns: u64, effects: &mut Effects) {
         let ids: Vec<LinkId> = self.links.keys().copied().collect();
         for id in ids {
-            let link = self.links.get_mut(&id).expect("links are never removed");
+            let link = self.links.get_mut(&id).expect("a connection has its link, and ids were just listed");
             match &link.state {
                 State::Down { retry_at_ns } if *retry_at_ns <= now_ns => {
                     self.opened += 1;
@@ -208,7 +238,7 @@ impl<C> Peers<C> {
     /// A connection stands.
     pub(crate) fn connected(&mut self, conn: ConnId) {
         let Some(id) = self.conns.get(&conn) else { return };
-        let link = self.links.get_mut(id).expect("links are never removed");
+        let link = self.links.get_mut(id).expect("a connection has its link, and ids were just listed");
         link.state = State::Up { conn, reader: FrameReader::new(MAX_RESPONSE_SIZE_BYTES) };
         self.events.push(LinkEvent::Up(*id));
     }
@@ -222,7 +252,7 @@ impl<C> Peers<C> {
         effects: &mut Effects,
     ) -> bool {
         let Some(id) = self.conns.get(&conn).copied() else { return false };
-        let link = self.links.get_mut(&id).expect("links are never removed");
+        let link = self.links.get_mut(&id).expect("a connection has its link, and ids were just listed");
         let State::Up { reader, .. } = &mut link.state else { return true };
         reader.push(bytes);
         loop {
@@ -246,7 +276,7 @@ impl<C> Peers<C> {
     /// A connection is gone; says false if it is none of these.
     pub(crate) fn closed(&mut self, now_ns: u64, conn: ConnId) -> bool {
         let Some(id) = self.conns.remove(&conn) else { return false };
-        let link = self.links.get_mut(&id).expect("links are never removed");
+        let link = self.links.get_mut(&id).expect("a connection has its link, and ids were just listed");
         link.state = State::Down { retry_at_ns: now_ns + link.backoff_ns };
         link.backoff_ns = (link.backoff_ns * 2).min(MAX_BACKOFF_NS);
         for (_, sent) in std::mem::take(&mut link.in_flight) {

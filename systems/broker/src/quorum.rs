@@ -1,6 +1,6 @@
-//! This broker's voter in the metadata quorum, and the image that the committed entries add up to.
+//! This broker in the metadata quorum, as a voter or as an observer, and the image that the committed entries add up to.
 
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, MAX_OBSERVERS};
 use crate::ids::BrokerId;
 use crate::metadata::{Image, Record, decode, encode};
 use bytes::Bytes;
@@ -13,7 +13,7 @@ const DIR: &str = "quorum";
 /// The log is cut in files, and a snapshot removes whole ones: a snapshot is to leave less than it removes.
 const FILES_PER_LOG: u64 = 4;
 
-/// A voter and its image.
+/// A voter, or an observer, and its image.
 #[derive(Debug)]
 pub(crate) struct Quorum {
     raft: Raft,
@@ -27,7 +27,7 @@ pub(crate) struct Quorum {
 pub(crate) struct Settled {
     /// The image changed.
     pub(crate) changed: bool,
-    /// To send, each to its voter.
+    /// To send, each to its voter or observer.
     pub(crate) messages: Vec<(BrokerId, Bytes)>,
 }
 
@@ -42,6 +42,7 @@ impl Quorum {
         let mut raft = Config::new(NodeId(config.id.0), voters);
         raft.election_timeout_ns = config.election_timeout_ms * 1_000_000;
         raft.heartbeat_interval_ns = config.quorum_heartbeat_ms * 1_000_000;
+        raft.max_observers = MAX_OBSERVERS;
         raft.segment_bytes = config.quorum_log_bytes / FILES_PER_LOG;
         let raft = Raft::open(raft, env, DIR, now_ns)?;
         Ok(Quorum {
@@ -130,6 +131,11 @@ impl Quorum {
     /// The controller, as far as this broker knows.
     pub(crate) fn leader(&self) -> Option<BrokerId> {
         self.raft.leader().map(|id| BrokerId(id.0))
+    }
+
+    /// The observers that are sent the log, where this broker leads.
+    pub(crate) fn observers(&self) -> impl Iterator<Item = BrokerId> + '_ {
+        self.raft.observers().map(|id| BrokerId(id.0))
     }
 
     /// The term in which this broker is the controller and may act as such.

@@ -41,7 +41,7 @@ pub enum DecodeError {
     #[error("message version {0}; this program speaks {VERSION}")]
     UnknownVersion(u8),
     /// No message is of this kind.
-    #[error("message kind {0}; 1 to 11 are known")]
+    #[error("message kind {0}; 1 to 12 are known")]
     UnknownKind(u8),
     /// A yes or no that is neither.
     #[error("flag is {0}; 0 or 1 expected")]
@@ -117,7 +117,7 @@ impl Message {
                 out.put_u64(*offset);
             }
             Body::Admit { life } => out.put_u64(life.0),
-            Body::Doubt => {}
+            Body::Doubt | Body::Observe => {}
         }
         out.freeze()
     }
@@ -166,6 +166,7 @@ fn kind(body: &Body) -> u8 {
         Body::SnapshotProgress { .. } => 9,
         Body::Admit { .. } => 10,
         Body::Doubt => 11,
+        Body::Observe => 12,
     }
 }
 
@@ -202,6 +203,7 @@ fn decode_body(kind: u8, input: &mut &[u8]) -> Result<Body, DecodeError> {
         9 => Body::SnapshotProgress { last_index: index(input)?, offset: number(input)? },
         10 => Body::Admit { life: Life(number(input)?) },
         11 => Body::Doubt,
+        12 => Body::Observe,
         other => return Err(DecodeError::UnknownKind(other)),
     })
 }

@@ -10,7 +10,7 @@ const MAX_VOTERS: usize = 99;
 pub struct Config {
     /// This node.
     pub id: NodeId,
-    /// All voters, this node among them; the same on every node and for the life of the cluster.
+    /// All voters; the same on every node and for the life of the cluster. A node that is not among them is an observer.
     pub voters: Vec<NodeId>,
     /// A follower waits this long and a random part of the same again before it asks for votes; a leader that heard no
     /// majority for this long steps down; votes are refused for this long after a leader was heard.
@@ -27,6 +27,8 @@ pub struct Config {
     pub max_uncommitted_entries: usize,
     /// Largest snapshot that is taken from a leader.
     pub max_snapshot_bytes: usize,
+    /// Most observers that a leader sends its log to: each is sent all of it.
+    pub max_observers: usize,
     /// A log file past this size is followed by a new one; compaction removes whole files.
     pub segment_bytes: u64,
 }
@@ -44,6 +46,7 @@ impl Config {
             max_inflight_messages: 16,
             max_uncommitted_entries: 16 * 1024,
             max_snapshot_bytes: 256 << 20,
+            max_observers: 64,
             segment_bytes: 1 << 20,
         }
     }
@@ -51,6 +54,11 @@ impl Config {
     /// How many voters decide.
     pub(crate) fn majority(&self) -> usize {
         self.voters.len() / 2 + 1
+    }
+
+    /// Whether this node is no voter.
+    pub(crate) fn is_observer(&self) -> bool {
+        !self.voters.contains(&self.id)
     }
 
     /// The voters but this node.
@@ -66,8 +74,8 @@ impl Config {
         if sorted.len() != self.voters.len() {
             return Err(format!("voters {:?} name a node twice", self.voters));
         }
-        if !self.voters.contains(&self.id) {
-            return Err(format!("node {} is not among the voters {:?}", self.id, self.voters));
+        if self.voters.is_empty() {
+            return Err("there are no voters; at least 1".to_owned());
         }
         if self.voters.len() > MAX_VOTERS {
             return Err(format!("{} voters; at most {MAX_VOTERS}", self.voters.len()));

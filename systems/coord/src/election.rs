@@ -19,10 +19,15 @@ use crate::storage::HardState;
 use crate::types::{Entry, Index, Life, NodeId, Term};
 use bytes::Bytes;
 use riprap_env::{Env, log};
+use std::collections::BTreeMap;
 
 impl Raft {
     pub(crate) fn restart_election_timer(&mut self, now_ns: u64, env: &mut dyn Env) {
         let timeout_ns = self.config.election_timeout_ns;
+        if self.config.is_observer() {
+            self.election_at_ns = now_ns.saturating_add(timeout_ns);
+            return;
+        }
         let random_ns = env.random_u64("election-timeout") % timeout_ns;
         self.election_at_ns = now_ns.saturating_add(timeout_ns).saturating_add(random_ns);
     }
@@ -197,7 +202,13 @@ impl Raft {
         };
         let followers = self.config.peers().map(progress).collect();
         self.log.append(Entry { index: noop, term: self.hard.term, payload: Bytes::new() });
-        self.state = State::Leader(Leadership { followers, own_match: Index(0), noop });
+        self.state = State::Leader(Leadership {
+            followers,
+            observers: BTreeMap::new(),
+            refused_observer: None,
+            own_match: Index(0),
+            noop,
+        });
         self.leader = Some(self.config.id);
         self.beat_at_ns = now_ns + self.config.heartbeat_interval_ns;
         self.note_role(env);

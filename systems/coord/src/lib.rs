@@ -1,4 +1,4 @@
-//! Raft as a pure state machine: consensus on a log among a fixed set of voters.
+//! Raft as a pure state machine: consensus on a log among a fixed set of voters, and observers that follow it.
 //!
 //! A [`Raft`] does no I/O but on its disk. Its owner feeds it messages ([`Raft::step`]), time ([`Raft::tick`], when
 //! [`Raft::wake_at_ns`] has come) and proposals ([`Raft::propose`]), any number of them, and then calls
@@ -20,6 +20,7 @@
 //! leaders that step down when they hear no majority (6.2), votes refused while a leader is heard (4.2.3), pre-vote
 //! (9.6), batching and pipelining (10.2). Not taken: membership changes (chapter 4), read-only queries without the
 //! log (6.4), leadership transfer (3.10). Added: voters that lost their disks ([`newcomer`]).
+//! Observers ([`observer`]) are its learners (4.2.1), which here never become voters.
 //!
 //! # Three rules, of which the types hold up two
 //!
@@ -45,6 +46,7 @@ mod election;
 mod log;
 mod message;
 mod newcomer;
+mod observer;
 mod progress;
 mod raft;
 mod ready;

@@ -1,9 +1,9 @@
-//! What voters say to each other. The wire format is in [`codec`](crate::codec).
+//! What voters, and observers, say to each other. The wire format is in [`codec`](crate::codec).
 
 use crate::types::{Entry, Index, Life, Term};
 use bytes::Bytes;
 
-/// A message between voters.
+/// A message between voters, or between a voter and an observer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
     /// The sender's term when it wrote the message.
@@ -93,6 +93,8 @@ pub enum Body {
     },
     /// "You had more than you have": makes the follower a newcomer.
     Doubt,
+    /// "Send me your log", from a node that is no voter. See [`observer`](crate::observer).
+    Observe,
     /// How much of a snapshot the follower has, in memory.
     SnapshotProgress {
         /// Which snapshot: the last entry that it includes.
@@ -100,4 +102,20 @@ pub enum Body {
         /// Where the next chunk must begin.
         offset: u64,
     },
+}
+
+impl Body {
+    /// Whether it is for followers, from their leader.
+    pub(crate) fn is_leaders(&self) -> bool {
+        matches!(self, Body::Append { .. } | Body::InstallSnapshot { .. } | Body::Admit { .. } | Body::Doubt)
+    }
+
+    /// Whether an observer says it.
+    pub(crate) fn is_observers(&self) -> bool {
+        let answers = matches!(
+            self,
+            Body::AppendAccepted { .. } | Body::AppendRejected { .. } | Body::SnapshotProgress { .. }
+        );
+        answers || *self == Body::Observe
+    }
 }

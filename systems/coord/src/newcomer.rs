@@ -137,6 +137,7 @@ impl Raft {
         env: &mut dyn Env,
     ) -> bool {
         let next_index = self.log.last_index().next();
+        let is_voter = self.config.voters.contains(&from);
         let Some(progress) = self.progress(from) else { return false };
         let is_doubted = matches!(progress.flow, Flow::Doubt { .. });
         match (progress.newcomer, life) {
@@ -155,7 +156,9 @@ impl Raft {
             (None, Some(life)) if progress.admitted == Some(life) && asked_ns <= progress.heard_ns => false,
             (_, Some(life)) => {
                 progress.begin_anew(Newcomer { life, since: next_index }, next_index);
-                log!(env, Info, "raft: {from} has an empty disk, or one that is not what it was");
+                if is_voter {
+                    log!(env, Info, "raft: {from} has an empty disk, or one that is not what it was");
+                }
                 true
             }
         }

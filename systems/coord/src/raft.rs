@@ -23,7 +23,7 @@ use std::fmt;
 /// counts, by which it is no newcomer any more; more voters need fewer.
 const MAX_PERSIST_ROUNDS: usize = 4;
 
-/// One voter.
+/// One voter, or one observer.
 #[derive(Debug)]
 pub struct Raft {
     pub(crate) config: Config,
@@ -76,6 +76,9 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Leadership {
     pub(crate) followers: BTreeMap<NodeId, Progress>,
+    pub(crate) observers: BTreeMap<NodeId, Progress>,
+    /// Who was turned away last, so that it is logged once.
+    pub(crate) refused_observer: Option<NodeId>,
     /// The leader's own log is durable up to here.
     pub(crate) own_match: Index,
     /// The first entry of the leader's term.
@@ -134,18 +137,25 @@ impl Raft {
             config,
         };
         raft.restart_election_timer(now_ns, env);
+        if raft.config.is_observer() {
+            raft.election_at_ns = now_ns;
+        }
         let (term, first, last) = (raft.term(), raft.log.base_index().next(), raft.log.last_index());
         log!(env, Info, "raft: starts in term {term}, log from {first} to {last}");
         Ok(raft)
     }
 
-    /// Takes in a message from a peer. Anything that is not from a peer is ignored.
+    /// Takes in a message from a peer. Anything that is not from a voter, nor an observer's to a leader, is ignored.
     pub fn step(&mut self, now_ns: u64, from: NodeId, message: Message, env: &mut dyn Env) {
         if self.failed.is_some() {
             return;
         }
-        if from == self.config.id || !self.config.voters.contains(&from) {
+        let from_voter = self.config.voters.contains(&from);
+        if from == self.config.id || !from_voter && !message.body.is_observers() {
             log!(env, Warn, "raft: ignores a message from {from}, which is no peer");
+            return;
+        }
+        if self.config.is_observer() && !message.body.is_leaders() {
             return;
         }
         let Message { term, asked_ns, newcomer, body } = message;
@@ -188,6 +198,8 @@ impl Raft {
                     self.on_snapshot_progress(from, last_index, offset);
                 }
             }
+            Body::Observe if from_voter => {}
+            Body::Observe => self.on_observe(now_ns, from, env),
             Body::Admit { life } => {
                 if self.hears_leader(now_ns, from, term, Index(0), env) {
                     self.on_admit(from, life, env);
@@ -209,7 +221,10 @@ impl Raft {
         }
         match &self.state {
             State::Leader(_) if now_ns >= self.quorum_lost_at_ns() => self.step_down_unheard(now_ns, env),
-            State::Leader(_) => self.beat(now_ns),
+            State::Leader(_) => self.beat(now_ns, env),
+            _ if now_ns >= self.election_at_ns && self.config.is_observer() => {
+                self.ask_to_observe(now_ns, env)
+            }
             _ if now_ns >= self.election_at_ns => self.begin_pre_election(now_ns, env),
             State::Follower => {}
             State::PreCandidate(_) | State::Candidate(_) => {
@@ -401,11 +416,16 @@ impl Raft {
 
     /// The node at this moment.
     pub fn status(&self) -> Status {
-        let (role, followers) = match &self.state {
-            State::Follower => (Role::Follower, Vec::new()),
-            State::PreCandidate(_) => (Role::PreCandidate, Vec::new()),
-            State::Candidate(_) => (Role::Candidate, Vec::new()),
-            State::Leader(leadership) => (Role::Leader, followers_status(leadership)),
+        let role = match &self.state {
+            State::Follower if self.config.is_observer() => Role::Observer,
+            State::Follower => Role::Follower,
+            State::PreCandidate(_) => Role::PreCandidate,
+            State::Candidate(_) => Role::Candidate,
+            State::Leader(_) => Role::Leader,
+        };
+        let (followers, observers) = match &self.state {
+            State::Leader(leadership) => (statuses(&leadership.followers), statuses(&leadership.observers)),
+            State::Follower | State::PreCandidate(_) | State::Candidate(_) => Default::default(),
         };
         Status {
             id: self.config.id,
@@ -420,6 +440,7 @@ impl Raft {
             last_index: self.log.last_index(),
             log_bytes: self.log_bytes(),
             followers,
+            observers,
             elections: self.elections,
             violations: self.violations,
         }
@@ -455,7 +476,7 @@ impl Raft {
     }
 }
 
-fn followers_status(leadership: &Leadership) -> Vec<FollowerStatus> {
+fn statuses(followers: &BTreeMap<NodeId, Progress>) -> Vec<FollowerStatus> {
     let status = |(id, progress): (&NodeId, &Progress)| FollowerStatus {
         id: *id,
         match_index: progress.match_index,
@@ -471,5 +492,5 @@ fn followers_status(leadership: &Leadership) -> Vec<FollowerStatus> {
         heard_ns: progress.heard_ns,
         is_newcomer: progress.newcomer.is_some(),
     };
-    leadership.followers.iter().map(status).collect()
+    followers.iter().map(status).collect()
 }

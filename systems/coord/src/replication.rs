@@ -188,7 +188,10 @@ impl Raft {
         env: &mut dyn Env,
     ) -> bool {
         if term > self.hard.term {
-            self.become_follower(now_ns, term, None, env);
+            // Of an observer's term nothing follows for a voter.
+            if self.config.voters.contains(&from) {
+                self.become_follower(now_ns, term, None, env);
+            }
             return false;
         }
         if term < self.hard.term || !self.knows_life(from, asked_ns, newcomer, env) {
@@ -202,7 +205,10 @@ impl Raft {
 
     pub(crate) fn progress(&mut self, follower: NodeId) -> Option<&mut Progress> {
         match &mut self.state {
-            State::Leader(leadership) => leadership.followers.get_mut(&follower),
+            State::Leader(leadership) => match leadership.followers.get_mut(&follower) {
+                None => leadership.observers.get_mut(&follower),
+                voter => voter,
+            },
             State::Follower | State::PreCandidate(_) | State::Candidate(_) => None,
         }
     }
@@ -255,14 +261,16 @@ impl Raft {
     }
 
     /// Time for heartbeats?
-    pub(crate) fn beat(&mut self, now_ns: u64) {
+    pub(crate) fn beat(&mut self, now_ns: u64, env: &mut dyn Env) {
         if now_ns < self.beat_at_ns {
             return;
         }
         self.beat_at_ns = now_ns + self.config.heartbeat_interval_ns;
         self.make_entry_for_newcomers();
+        self.forget_silent_observers(now_ns, env);
         if let State::Leader(leadership) = &mut self.state {
-            leadership.followers.values_mut().for_each(|progress| progress.heartbeat_due = true);
+            let all = leadership.followers.values_mut().chain(leadership.observers.values_mut());
+            all.for_each(|progress| progress.heartbeat_due = true);
         }
     }
 
@@ -291,9 +299,9 @@ impl Raft {
         };
         let newcomer = self.hard.newcomer;
         let mut messages = Vec::new();
-        for (id, progress) in &mut leadership.followers {
+        for (id, progress) in leadership.followers.iter_mut().chain(&mut leadership.observers) {
             let message = |body| (*id, Message { term, asked_ns: now_ns, newcomer, body });
-            source.feed(progress, &mut |body| messages.push(message(body)));
+            source.feed(*id, progress, &mut |body| messages.push(message(body)));
         }
         messages
     }
@@ -308,7 +316,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn feed(&self, progress: &mut Progress, send: &mut impl FnMut(Body)) {
+    fn feed(&self, id: NodeId, progress: &mut Progress, send: &mut impl FnMut(Body)) {
         let beat = std::mem::take(&mut progress.heartbeat_due);
         if let Flow::Doubt { sent } = &mut progress.flow {
             if beat || !*sent {
@@ -318,6 +326,7 @@ impl Source<'_> {
             return;
         }
         if let Some(newcomer) = progress.newcomer
+            && self.config.voters.contains(&id)
             && newcomer.since <= self.commit.min(progress.match_index)
             && (beat || progress.admitted != Some(newcomer.life))
         {

@@ -13,6 +13,8 @@ pub enum Role {
     Candidate,
     /// Takes proposals.
     Leader,
+    /// Takes entries, and is no voter.
+    Observer,
 }
 
 /// A node at one moment.
@@ -42,13 +44,15 @@ pub struct Status {
     pub log_bytes: u64,
     /// The leader's view of its followers, by id; empty on other nodes.
     pub followers: Vec<FollowerStatus>,
+    /// The leader's view of its observers, by id; empty on other nodes.
+    pub observers: Vec<FollowerStatus>,
     /// Elections that this node began in this life.
     pub elections: u64,
     /// Messages that no correct peer sends, refused in this life.
     pub violations: u64,
 }
 
-/// A leader's view of one follower.
+/// A leader's view of one follower or observer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FollowerStatus {
     /// The follower.

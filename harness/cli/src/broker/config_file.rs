@@ -9,14 +9,14 @@
 //! ```
 //! What is wrong is told with the file, the line and the key.
 
-use crate::args::{BrokerArgs, parse_listen, parse_log_level};
+use crate::args::{BrokerArgs, parse_address, parse_listen, parse_log_level};
 use riprap_broker::settings::BROKER_SETTINGS;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// The keys of the file, as they are told to whoever used another.
-const KEYS: &str = "defect, dir, id, listen, log-level, metrics, peers, seed, set";
+const KEYS: &str = "advertise, defect, dir, id, listen, log-level, metrics, peers, seed, set";
 
 /// A file larger than this is not one of settings.
 const MAX_BYTES: u64 = 1 << 20;
@@ -53,6 +53,10 @@ fn read(args: &mut BrokerArgs, text: &str) -> Result<(), Wrong> {
         let wrong = |what: String| (at.start, format!("{name}: {what}"));
         match name {
             "id" => set(&mut args.id, number(value), "a number from 0", &wrong)?,
+            "advertise" => {
+                let address = value.as_str().and_then(|text| parse_address(text).ok());
+                set(&mut args.advertise, address, "HOST:PORT", &wrong)?;
+            }
             "seed" => set(&mut args.seed, number(value), "a number from 0", &wrong)?,
             "dir" => set(&mut args.dir, value.as_str().map(PathBuf::from), "a text", &wrong)?,
             "defect" => set(&mut args.defect, value.as_str().map(str::to_owned), "a text", &wrong)?,
@@ -185,10 +189,11 @@ mod tests {
             assert_eq!(line_of(file, at), line, "{file}");
             assert!(what.starts_with(expect), "{what:?} is not {expect:?}");
         };
-        check("id = 1\nids = 2\n", 2, "ids: unknown key; one of: defect, dir, id, ");
+        check("id = 1\nids = 2\n", 2, "ids: unknown key; one of: advertise, defect, dir, id, ");
         check("\nid = \"one\"\n", 2, "id: a number from 0 is right");
         check("id = -1\n", 1, "id: a number from 0 is right");
         check("listen = \"here\"\n", 1, "listen: HOST:PORT with an IP address is right");
+        check("advertise = \"here\"\n", 1, "advertise: HOST:PORT is right");
         check("peers = \"1@h:1\"\n", 1, "peers: a list of ID@HOST:PORT is right");
         check("log-level = \"loud\"\n", 1, "log-level: one of error, warn, info, debug is right");
         check("[set]\nnum.partitions = 1\nno.such = 1\n", 3, "no.such: unknown setting; one of: ");

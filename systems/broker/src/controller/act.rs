@@ -3,7 +3,7 @@
 use super::decide::{self, AlterPartition, Leaving};
 use super::topics::{self, TopicWish};
 use super::{ControlRequest, ControlResponse, Origin, SERVE_TIMEOUT_NS, Serving, Session, TICK_NS};
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, MAX_OBSERVERS};
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey, TopicId};
 use crate::metadata::Record;
 use crate::node::{Cx, Running};
@@ -57,13 +57,24 @@ impl Running {
     ) -> Result<BrokerRegistrationResponse, ErrorCode> {
         let id = BrokerId(request.broker_id);
         let port = u16::try_from(request.port).map_err(|_| ErrorCode::INVALID_REQUEST)?;
-        if !self.config.brokers.contains_key(&id) {
-            return Err(ErrorCode::INVALID_REQUEST);
+        if request.cluster_id != self.config.cluster_id {
+            return Err(ErrorCode::INCONSISTENT_CLUSTER_ID);
         }
         let last = request.incarnation_id.0[8..].try_into().expect("a uuid has 8 more bytes after 8");
         let incarnation = Incarnation(i64::from_be_bytes(last));
         let controller = self.controller.as_mut().ok_or(ErrorCode::NOT_CONTROLLER)?;
         let is_known = controller.image.broker(id).is_some_and(|broker| broker.incarnation == incarnation);
+        let is_voter = self.config.brokers.contains_key(&id);
+        let observers = controller.image.brokers().filter(|(id, _)| !self.config.brokers.contains_key(id));
+        if id.0 < 0 {
+            return Err(ErrorCode::INVALID_REQUEST);
+        }
+        if controller.image.is_gone(id, incarnation) {
+            return Err(ErrorCode::STALE_BROKER_EPOCH);
+        }
+        if !is_voter && controller.image.broker(id).is_none() && observers.count() >= MAX_OBSERVERS {
+            return Err(ErrorCode::POLICY_VIOLATION);
+        }
         if !is_known {
             // Who was never heard of lost nothing, and a partition that was made while nobody lived may wait for it.
             let is_empty = request.disk_is_new && controller.image.broker(id).is_some();

@@ -36,10 +36,11 @@ pub(crate) fn fence(image: &Image, id: BrokerId) -> Vec<Record> {
 }
 
 /// A broker is gone for good. Should it come back, it registers as if it were new, and what it had counts as lost: its
-/// disk may have been given to another.
+/// disk may have been given to another. The life that was registered stays out.
 pub(crate) fn unregister(image: &Image, id: BrokerId) -> Vec<Record> {
     let mut records = changes(image, |partition| without(image, partition, id, Leaving::Gone));
-    records.push(Record::UnregisterBroker { id });
+    let incarnation = image.broker(id).map(|broker| broker.incarnation);
+    records.push(Record::UnregisterBroker { id, incarnation });
     records
 }
 

@@ -16,7 +16,7 @@ use thiserror::Error;
 const VERSION: u8 = 1;
 
 /// The highest kind of record.
-const LAST_TAG: u8 = 10;
+const LAST_TAG: u8 = 11;
 
 /// Why bytes are no metadata entry. Only a log of another version of this program, or another program's, says so: the
 /// quorum's log has checksums of its own.
@@ -108,9 +108,13 @@ fn put_record(out: &mut BytesMut, record: &Record) {
             out.put_u8(7);
             put_signed(out, *next);
         }
-        Record::UnregisterBroker { id } => {
-            out.put_u8(10);
+        Record::UnregisterBroker { id, incarnation } => {
+            // Kind 11 is kind 10 with an incarnation behind it.
+            out.put_u8(if incarnation.is_some() { 11 } else { 10 });
             put_signed(out, id.0.into());
+            if let Some(incarnation) = incarnation {
+                put_signed(out, incarnation.0);
+            }
         }
         Record::SetTopicConfigs { id, min_insync_replicas, unclean_leader_election, configs } => {
             out.put_u8(8);
@@ -282,7 +286,11 @@ impl<'a> Reader<'a> {
                 let (min_insync_replicas, unclean_leader_election, configs) = self.settings()?;
                 Record::SetTopicConfigs { id, min_insync_replicas, unclean_leader_election, configs }
             }
-            10 => Record::UnregisterBroker { id: self.broker()? },
+            10 => Record::UnregisterBroker { id: self.broker()?, incarnation: None },
+            11 => Record::UnregisterBroker {
+                id: self.broker()?,
+                incarnation: Some(Incarnation(self.signed()?)),
+            },
             other => return Err(CodecError::Tag(other)),
         };
         Ok(record)
@@ -334,7 +342,8 @@ mod tests {
                 configs: vec![("retention.ms".to_owned(), "-1".to_owned())],
             },
             Record::DeleteTopic { id: topic },
-            Record::UnregisterBroker { id: BrokerId(4) },
+            Record::UnregisterBroker { id: BrokerId(4), incarnation: None },
+            Record::UnregisterBroker { id: BrokerId(5), incarnation: Some(Incarnation(8)) },
             Record::ProducerIds { next: 1 << 40 },
         ]
     }

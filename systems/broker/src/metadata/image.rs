@@ -13,7 +13,12 @@ pub(crate) struct Image {
     topics: BTreeMap<TopicId, Topic>,
     names: BTreeMap<String, TopicId>,
     next_producer_id: i64,
+    /// The lives that were unregistered last, by broker.
+    gone: BTreeMap<BrokerId, Incarnation>,
 }
+
+/// Most brokers whose last life is remembered after they were unregistered: far more than there are at a time.
+const MAX_GONE: usize = 1024;
 
 /// A broker that registered at least once.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,8 +86,14 @@ impl Image {
                     Broker { incarnation: *incarnation, host: host.clone(), port: *port, fenced: true };
                 self.brokers.insert(*id, broker);
             }
-            Record::UnregisterBroker { id } => {
+            Record::UnregisterBroker { id, incarnation } => {
                 self.brokers.remove(id);
+                if let Some(incarnation) = incarnation {
+                    self.gone.insert(*id, *incarnation);
+                    if self.gone.len() > MAX_GONE {
+                        self.gone.pop_first();
+                    }
+                }
             }
             Record::FenceBroker { id } => self.set_fenced(*id, true),
             Record::UnfenceBroker { id } => self.set_fenced(*id, false),
@@ -128,7 +139,9 @@ impl Image {
 
     /// Records that rebuild this image from an empty one.
     pub(crate) fn to_records(&self) -> Vec<Record> {
-        let mut records = Vec::new();
+        let gone = self.gone.iter();
+        let mut records: Vec<Record> =
+            gone.map(|(id, life)| Record::UnregisterBroker { id: *id, incarnation: Some(*life) }).collect();
         for (id, broker) in &self.brokers {
             records.push(Record::RegisterBroker {
                 id: *id,
@@ -166,6 +179,11 @@ impl Image {
     /// The brokers that registered, by id.
     pub(crate) fn brokers(&self) -> impl Iterator<Item = (BrokerId, &Broker)> {
         self.brokers.iter().map(|(id, broker)| (*id, broker))
+    }
+
+    /// Whether a life of a broker was unregistered: it does not come back.
+    pub(crate) fn is_gone(&self, id: BrokerId, incarnation: Incarnation) -> bool {
+        self.gone.get(&id) == Some(&incarnation)
     }
 
     /// Whether a broker registered and takes part.
@@ -262,9 +280,11 @@ mod tests {
             }
         }
         records.push(Record::ProducerIds { next: 1000 });
+        records.push(Record::UnregisterBroker { id: BrokerId(9), incarnation: Some(Incarnation(4)) });
         let whole = image(&records);
         assert_eq!(image(&whole.to_records()), whole);
         assert!(whole.is_live(BrokerId(1)) && !whole.is_live(BrokerId(2)));
+        assert!(whole.is_gone(BrokerId(9), Incarnation(4)) && !whole.is_gone(BrokerId(9), Incarnation(5)));
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub(crate) enum Record {
     UnregisterBroker {
         /// Which broker.
         id: BrokerId,
+        /// Which life of it, which is not registered again: it may still run, or its wish may come late. Older logs do not
+        /// say.
+        incarnation: Option<Incarnation>,
     },
     /// A topic without partitions yet: [`Record::SetPartition`]s of the same entry follow.
     CreateTopic {

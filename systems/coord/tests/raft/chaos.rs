@@ -103,8 +103,9 @@ fn run(seed: u64, disks: Disks) -> Seen {
     let size = sizes[rng.below(8) as usize];
     let knobs = draw_knobs(&mut rng);
     // Most clusters begin in peace: the first start needs every voter, and what follows is rich only after it.
-    let begin = if rng.percent(80) { Cluster::begun } else { Cluster::new };
-    let mut cluster = begin(seed, size, &|config| knobs.apply(config));
+    let observers = rng.below(3) as i32;
+    let cluster = Cluster::observed(seed, size, observers, &|config| knobs.apply(config));
+    let mut cluster = if rng.percent(80) { cluster.begin() } else { cluster };
     let end_ns = cluster.now_ns + CHAOS_NS;
     cluster.weather = draw_weather(&mut rng);
     let mut chaos = Chaos::draw(&mut rng, disks);
@@ -223,7 +224,7 @@ impl Chaos {
             cluster.pause(victim, until_ns);
         } else if is(self.lose_disk_weight) {
             // Injected failures of its disk go with it, but so does what others take for granted.
-            if cluster.may_lose_a_disk() {
+            if cluster.may_lose_a_disk() || !cluster.voters.contains(&victim) {
                 cluster.lose_disk(victim);
                 schedule_restart(cluster, victim, rng);
             }

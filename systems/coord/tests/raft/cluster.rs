@@ -44,6 +44,7 @@ const FAILURE_AHEAD: u64 = 8;
 pub(crate) struct Cluster {
     pub(crate) now_ns: u64,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
+    pub(crate) voters: Vec<NodeId>,
     pub(crate) weather: Weather,
     /// Who lost its disk and does not count since.
     pub(crate) disk_lost: BTreeSet<NodeId>,
@@ -64,7 +65,13 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(seed: u64, size: i32, tune: &dyn Fn(&mut Config)) -> Cluster {
+        Cluster::observed(seed, size, 0, tune)
+    }
+
+    /// A cluster of voters, and of observers whose ids are above theirs.
+    pub(crate) fn observed(seed: u64, size: i32, observers: i32, tune: &dyn Fn(&mut Config)) -> Cluster {
         let voters: Vec<NodeId> = (1..=size).map(NodeId).collect();
+        let all: Vec<NodeId> = (1..=size + observers).map(NodeId).collect();
         let node = |id: NodeId| {
             let mut config = Config::new(id, voters.clone());
             config.election_timeout_ns = 100 * MS;
@@ -83,10 +90,11 @@ impl Cluster {
                 restart_at_ns: None,
             }
         };
-        let nodes = voters.iter().map(|id| (*id, node(*id))).collect();
+        let nodes = all.iter().map(|id| (*id, node(*id))).collect();
         let mut cluster = Cluster {
             now_ns: 0,
             nodes,
+            voters: voters.clone(),
             weather: Weather::calm(),
             disk_lost: BTreeSet::new(),
             cut: BTreeSet::new(),
@@ -98,7 +106,7 @@ impl Cluster {
             events_now: 0,
             disks_may_fail: false,
         };
-        for id in voters {
+        for id in all {
             cluster.start(id).expect("an empty disk opens");
         }
         cluster
@@ -106,8 +114,12 @@ impl Cluster {
 
     /// A cluster whose first leader is elected and whose voters all count.
     pub(crate) fn begun(seed: u64, size: i32, tune: &dyn Fn(&mut Config)) -> Cluster {
-        let mut cluster = Cluster::new(seed, size, tune);
-        let all_count = |c: &Cluster| c.ids().iter().all(|id| !c.raft(*id).status().is_newcomer);
+        Cluster::new(seed, size, tune).begin()
+    }
+
+    pub(crate) fn begin(self) -> Cluster {
+        let mut cluster = self;
+        let all_count = |c: &Cluster| c.voters.iter().all(|id| !c.raft(*id).status().is_newcomer);
         cluster.run_until("all count", 5_000 * MS, all_count);
         cluster
     }
@@ -179,14 +191,16 @@ impl Cluster {
             self.kill(id);
         }
         self.node_mut(id).env.disk = MemDisk::new();
-        self.disk_lost.insert(id);
+        if self.voters.contains(&id) {
+            self.disk_lost.insert(id);
+        }
         self.safety.disk_lost(id);
     }
 
     /// Whether one more may lose its disk: who counted before and does not now are never more than those whose votes a
     /// majority can do without.
     pub(crate) fn may_lose_a_disk(&self) -> bool {
-        let size = self.nodes.len();
+        let size = self.voters.len();
         self.disk_lost.len() < size - (size / 2 + 1)
     }
 
@@ -445,7 +459,8 @@ impl Cluster {
         if !self.rng.percent(4) {
             return;
         }
-        let durable = self.nodes.values().filter(|node| {
+        let voters = self.nodes.values().filter(|node| self.voters.contains(&node.config.id));
+        let durable = voters.filter(|node| {
             let mut env = node.env.clone();
             env.disk.power_fail(|_| Keep::Lost);
             let found = loop {
@@ -459,7 +474,7 @@ impl Cluster {
             found.snapshot_index() >= index || found.entry(index).is_some_and(|e| e.term == term)
         });
         // What was lost since was there when it counted.
-        let (count, size) = (durable.count(), self.nodes.len());
+        let (count, size) = (durable.count(), self.voters.len());
         assert!(
             2 * (count + self.disk_lost.len()) > size,
             "entry {index} of term {term} is durable on {count} of {size}; {}",

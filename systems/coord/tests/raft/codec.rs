@@ -62,6 +62,7 @@ fn message() -> impl Strategy<Value = Message> {
         (index(), number()).prop_map(|(last_index, offset)| Body::SnapshotProgress { last_index, offset }),
         life().prop_map(|life| Body::Admit { life }),
         Just(Body::Doubt),
+        Just(Body::Observe),
     ];
     (term(), number(), proptest::option::of(life()), body)
         .prop_map(|(term, asked_ns, newcomer, body)| Message { term, asked_ns, newcomer, body })
@@ -113,7 +114,7 @@ fn says_what_is_wrong() {
     let append = "03 05 0000000000000001 0000000000000000 0000000000000000 0000000000000000 0000000000000000 0000000000000000";
     check("", DecodeError::Truncated { missing: 1 });
     check("02", DecodeError::UnknownVersion(2));
-    check("03 0c 0000000000000001 0000000000000000 0000000000000000", DecodeError::UnknownKind(12));
+    check("03 0d 0000000000000001 0000000000000000 0000000000000000", DecodeError::UnknownKind(13));
     check("03 04 0000000000000001 0000000000000000 0000000000000000 02", DecodeError::BadFlag(2));
     check("03 04 0000000000000001 0000000000000000 0000000000000000 01 ff", DecodeError::TrailingBytes(1));
     check("03 04 ffffffffffffffff 01", DecodeError::NumberTooLarge(u64::MAX));

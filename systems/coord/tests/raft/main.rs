@@ -7,6 +7,7 @@ mod durability;
 mod elections;
 mod newcomers;
 mod node;
+mod observers;
 mod one;
 mod replication;
 mod safety;

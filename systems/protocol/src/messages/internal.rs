@@ -12,12 +12,18 @@ use crate::{ErrorCode, Message, Request, Uuid};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RaftMessageRequest {
     pub from_node_id: i32,
+    pub cluster_id: String,
+    pub host: String,
+    pub port: i32,
     pub payload: Bytes,
 }
 
 impl Wire for RaftMessageRequest {
     fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
         w.put(&self.from_node_id)?;
+        w.put(&self.cluster_id)?;
+        w.put(&self.host)?;
+        w.put(&self.port)?;
         w.put(&self.payload)?;
         w.no_tags()
     }
@@ -25,6 +31,9 @@ impl Wire for RaftMessageRequest {
     fn read(r: &mut Reader) -> Result<Self, DecodeError> {
         let mut it = Self::default();
         r.get(&mut it.from_node_id)?;
+        r.get(&mut it.cluster_id)?;
+        r.get(&mut it.host)?;
+        r.get(&mut it.port)?;
         r.get(&mut it.payload)?;
         r.skip_tags()?;
         Ok(it)
@@ -72,6 +81,7 @@ impl Message for RaftMessageResponse {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BrokerRegistrationRequest {
     pub broker_id: i32,
+    pub cluster_id: String,
     pub incarnation_id: Uuid,
     pub host: String,
     pub port: i32,
@@ -82,6 +92,7 @@ pub struct BrokerRegistrationRequest {
 impl Wire for BrokerRegistrationRequest {
     fn write(&self, w: &mut Writer<'_>) -> Result<(), EncodeError> {
         w.put(&self.broker_id)?;
+        w.put(&self.cluster_id)?;
         w.put(&self.incarnation_id)?;
         w.put(&self.host)?;
         w.put(&self.port)?;
@@ -93,6 +104,7 @@ impl Wire for BrokerRegistrationRequest {
     fn read(r: &mut Reader) -> Result<Self, DecodeError> {
         let mut it = Self::default();
         r.get(&mut it.broker_id)?;
+        r.get(&mut it.cluster_id)?;
         r.get(&mut it.incarnation_id)?;
         r.get(&mut it.host)?;
         r.get(&mut it.port)?;

@@ -122,9 +122,12 @@ impl<C> Peers<C> {
         effects: &mut Effects,
     ) {
         let before = std::mem::replace(&mut self.addresses, addresses);
-        for (to, _) in before.iter().filter(|(to, address)| self.addresses.get(to) != Some(*address)) {
+        for (to, address) in before {
+            if self.addresses.get(&to) == Some(&address) {
+                continue;
+            }
             for purpose in Purpose::ALL {
-                let id = LinkId { to: *to, purpose };
+                let id = LinkId { to, purpose };
                 if let Some(State::Connecting { conn, .. } | State::Up { conn, .. }) =
                     self.links.get(&id).map(|link| &link.state)
                 {

@@ -159,8 +159,12 @@ fn honest() -> Vec<Bytes> {
         }],
         ..Default::default()
     };
-    let quorum =
-        RaftMessageRequest { from_node_id: 1, payload: Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]) };
+    let quorum = RaftMessageRequest {
+        from_node_id: 1,
+        cluster_id: "riprap".to_owned(),
+        payload: Bytes::from_static(&[1, 2, 3, 4, 5, 6, 7, 8]),
+        ..Default::default()
+    };
     let alter = AlterPartitionRequest {
         broker_id: 1,
         topics: vec![AlterPartitionRequestTopic {

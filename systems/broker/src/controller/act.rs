@@ -64,15 +64,15 @@ impl Running {
         let incarnation = Incarnation(i64::from_be_bytes(last));
         let controller = self.controller.as_mut().ok_or(ErrorCode::NOT_CONTROLLER)?;
         let is_known = controller.image.broker(id).is_some_and(|broker| broker.incarnation == incarnation);
-        let is_voter = self.config.brokers.contains_key(&id);
-        let observers = controller.image.brokers().filter(|(id, _)| !self.config.brokers.contains_key(id));
         if id.0 < 0 {
             return Err(ErrorCode::INVALID_REQUEST);
         }
         if controller.image.is_gone(id, incarnation) {
             return Err(ErrorCode::STALE_BROKER_EPOCH);
         }
-        if !is_voter && controller.image.broker(id).is_none() && observers.count() >= MAX_OBSERVERS {
+        let is_observer = |id: &BrokerId| !self.config.brokers.contains_key(id);
+        let observers = controller.image.brokers().filter(|(id, _)| is_observer(id)).count();
+        if is_observer(&id) && controller.image.broker(id).is_none() && observers >= MAX_OBSERVERS {
             return Err(ErrorCode::POLICY_VIOLATION);
         }
         if !is_known {

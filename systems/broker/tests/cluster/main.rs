@@ -13,6 +13,7 @@ mod late_markers;
 mod maker;
 mod member;
 mod moves;
+mod observers;
 mod producer;
 mod scenarios;
 mod stage;
@@ -47,6 +48,9 @@ const FAILS_WITHIN_OPERATIONS: u64 = 50;
 /// A cluster is larger than a partition's replicas in one of so many seeds.
 const FIVE_BROKERS_ONE_IN: u64 = 2;
 
+/// Two of five brokers are observers of the metadata quorum in one of so many seeds.
+const OBSERVERS_ONE_IN: u64 = 4;
+
 /// The disks are looked at after one in so many faults: all that is on them is read.
 const LOOK_ONE_IN: u64 = 4;
 
@@ -77,10 +81,10 @@ enum Faults {
     Unsynced,
 }
 
-fn config(id: i32, brokers: i32, is_patient: bool, fsync: Fsync, defect: Option<DefectKind>) -> BrokerConfig {
+fn config(id: i32, voters: i32, is_patient: bool, fsync: Fsync, defect: Option<DefectKind>) -> BrokerConfig {
     let address = |id: i32| (BrokerId(id), Address { host: format!("n{id}"), port: 9092 });
-    let brokers = (1..=brokers).map(address).collect();
-    let mut config = BrokerConfig::new(BrokerId(id), brokers);
+    let mut config = BrokerConfig::new(BrokerId(id), (1..=voters).map(address).collect());
+    config.advertised = (id > voters).then(|| address(id).1);
     config.defect = defect;
     config.fsync = fsync;
     // Small, so that logs have many files and snapshots are taken.
@@ -102,19 +106,24 @@ fn set_up(seed: u64, faults: Faults, defect: Option<DefectKind>) -> Run {
     let mut world = World::new(seed, physics);
     let history = Rc::new(RefCell::new(History::default()));
     let count = if seed.is_multiple_of(FIVE_BROKERS_ONE_IN) { 5 } else { 3 };
+    let voters = if seed.is_multiple_of(OBSERVERS_ONE_IN) { 3 } else { count };
     let is_patient = seed.is_multiple_of(PATIENT_ONE_IN);
     let fsync = if faults == Faults::Unsynced { Fsync::Interval } else { Fsync::Always };
     let addresses: Vec<(i32, String)> = (1..=count).map(|id| (id, format!("n{id}:9092"))).collect();
     let brokers: Vec<At> = (1..=count)
         .map(|id| {
             let make = move || {
-                let config = config(id, count, is_patient, fsync, defect);
+                let config = config(id, voters, is_patient, fsync, defect);
                 Box::new(Broker::new(config).expect("the configuration works")) as Box<_>
             };
             world.add(&format!("n{id}"), Box::new(make))
         })
         .collect();
     brokers.iter().for_each(|at| world.start(*at));
+    if voters < count {
+        // So that they are known when topics are made, and get copies of them.
+        world.run_until(1500 * MS);
+    }
     let producers = [Kind::Idempotent(1), Kind::Idempotent(4), Kind::Plain, Kind::Weak];
     for (index, kind) in producers.into_iter().enumerate() {
         let (history, addresses) = (history.clone(), addresses.clone());

@@ -9,7 +9,7 @@ use riprap_protocol::messages::*;
 const ASKED: i32 = 2;
 
 /// Asks for replicas, or that the reassignment be cancelled.
-fn reassign(stage: &mut Stage, replicas: Option<&[i32]>) -> ErrorCode {
+pub(crate) fn reassign(stage: &mut Stage, replicas: Option<&[i32]>) -> ErrorCode {
     let partition =
         AlterPartitionReassignmentsRequestPartition { index: 0, replicas: replicas.map(<[i32]>::to_vec) };
     let topic =
@@ -20,14 +20,14 @@ fn reassign(stage: &mut Stage, replicas: Option<&[i32]>) -> ErrorCode {
 }
 
 /// What is under way: replicas, those that are added, those that go.
-fn under_way(stage: &mut Stage) -> Option<(Vec<i32>, Vec<i32>, Vec<i32>)> {
+pub(crate) fn under_way(stage: &mut Stage) -> Option<(Vec<i32>, Vec<i32>, Vec<i32>)> {
     let request = ListPartitionReassignmentsRequest::default();
     let response = stage.ask(ASKED, 0, request).expect("the request is answered");
     let partition = response.topics.first()?.partitions[0].clone();
     Some((partition.replicas, partition.adding_replicas, partition.removing_replicas))
 }
 
-fn elect(stage: &mut Stage, election_type: i8) -> ErrorCode {
+pub(crate) fn elect(stage: &mut Stage, election_type: i8) -> ErrorCode {
     let topic = ElectLeadersRequestTopic { name: TOPIC.to_owned(), partitions: vec![0] };
     let request = ElectLeadersRequest { election_type, topics: Some(vec![topic]), ..Default::default() };
     let response = stage.ask(ASKED, 2, request).expect("the request is answered");
@@ -36,14 +36,14 @@ fn elect(stage: &mut Stage, election_type: i8) -> ErrorCode {
 
 /// The controller is replaced by its next life, once the others are not bound to the one before any more: after their
 /// election timeout.
-fn controller_anew(stage: &mut Stage) {
+pub(crate) fn controller_anew(stage: &mut Stage) {
     stage.world.kill(at(5));
     stage.run_ms(300);
     stage.world.start(at(5));
     stage.run_ms(65_000);
 }
 
-fn until_moved(stage: &mut Stage) {
+pub(crate) fn until_moved(stage: &mut Stage) {
     stage.until("nothing is under way", |stage| under_way(stage).is_none());
 }
 

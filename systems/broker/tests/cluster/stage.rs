@@ -3,6 +3,7 @@
 //! ```text
 //! n1 n2 n3    have the copies; the first of them that is in sync and lives leads
 //! n4 n5       vote in the metadata quorum; n5 is the controller, for the others would wait far longer for an election
+//! n6          an observer of the quorum, in stages that have one: it is not started before the scenario does
 //! asker       a client that asks any broker anything, and always reaches them
 //! ```
 //! For histories that random weather meets too seldom: each rests on what a few brokers do in one order. A stage says
@@ -31,6 +32,7 @@ pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 const GROUP: &str = "g";
 const CONTROLLER: i32 = 5;
 const BROKERS: i32 = 5;
+pub(crate) const OBSERVER: i32 = 6;
 
 /// How long a step may take: sessions end and leaders are found in less. Units: milliseconds.
 const STEP_LIMIT_MS: u64 = 20_000;
@@ -82,6 +84,7 @@ pub(crate) struct State {
 
 pub(crate) struct Stage {
     pub(crate) world: World,
+    asker: At,
     desk: Rc<RefCell<Desk>>,
     topic: &'static str,
     topic_id: String,
@@ -96,6 +99,15 @@ pub(crate) fn at(broker: i32) -> At {
 impl Stage {
     /// A cluster with one topic of one partition, led by n1.
     pub(crate) fn new(topic: &'static str, change: fn(&mut BrokerConfig)) -> Stage {
+        Stage::with(topic, BROKERS, change)
+    }
+
+    /// The same with n6.
+    pub(crate) fn with_observer(topic: &'static str, change: fn(&mut BrokerConfig)) -> Stage {
+        Stage::with(topic, OBSERVER, change)
+    }
+
+    fn with(topic: &'static str, last: i32, change: fn(&mut BrokerConfig)) -> Stage {
         let physics = Physics {
             min_delay_ns: MS / 10,
             max_delay_ns: MS / 5,
@@ -103,19 +115,20 @@ impl Stage {
             batched_one_in: u64::MAX,
         };
         let mut world = World::new(1, physics);
-        for id in 1..=BROKERS {
+        for id in 1..=last {
             let make =
                 move || Box::new(Broker::new(config(id, change)).expect("the configuration works")) as Box<_>;
             assert_eq!(world.add(&format!("n{id}"), Box::new(make)), at(id));
         }
         (1..=BROKERS).for_each(|id| world.start(at(id)));
         let desk: Rc<RefCell<Desk>> = Rc::default();
-        let addresses: Vec<(i32, String)> = (1..=BROKERS).map(|id| (id, format!("n{id}:9092"))).collect();
+        let addresses: Vec<(i32, String)> = (1..=last).map(|id| (id, format!("n{id}:9092"))).collect();
         let own_desk = desk.clone();
         let make = move || Box::new(Client::new(Asker(own_desk.clone()), &addresses, 1, "asker")) as Box<_>;
         let asker = world.add("asker", Box::new(make));
         world.start(asker);
-        let mut stage = Stage { world, desk, topic, topic_id: String::new(), history: History::default() };
+        let mut stage =
+            Stage { world, asker, desk, topic, topic_id: String::new(), history: History::default() };
         stage.run_ms(1500);
         stage.make_topic(topic);
         stage.until("n1 leads", |stage| stage.state().leader == 1);
@@ -163,7 +176,7 @@ impl Stage {
             );
             self.world.run_until(self.world.now_ns + LOOK_NS);
         }
-        self.world.note(At(BROKERS as usize), &format!("now {what}"));
+        self.world.note(self.asker, &format!("now {what}"));
     }
 
     pub(crate) fn until_leader(&mut self, leader: i32) {
@@ -224,6 +237,21 @@ impl Stage {
     pub(crate) fn controller(&mut self, broker: i32) -> i32 {
         let request = MetadataRequest { topics: Some(Vec::new()), ..Default::default() };
         self.ask(broker, METADATA_VERSION, request).expect("brokers describe the cluster").controller_id
+    }
+
+    /// The brokers that take part, as one of them says.
+    pub(crate) fn live_brokers(&mut self, broker: i32) -> Vec<i32> {
+        let request = MetadataRequest { topics: Some(Vec::new()), ..Default::default() };
+        let response = self.ask(broker, METADATA_VERSION, request);
+        response.map_or(Vec::new(), |response| response.brokers.iter().map(|b| b.node_id).collect())
+    }
+
+    /// The brokers that are registered, fenced ones too.
+    pub(crate) fn registered_brokers(&mut self) -> Vec<i32> {
+        let request =
+            DescribeClusterRequest { include_fenced_brokers: true, endpoint_type: 1, ..Default::default() };
+        let response = self.ask(CONTROLLER, 2, request).expect("brokers describe the cluster");
+        response.brokers.iter().map(|broker| broker.broker_id).collect()
     }
 
     pub(crate) fn state(&mut self) -> State {
@@ -406,7 +434,8 @@ impl Stage {
 fn config(id: i32, change: fn(&mut BrokerConfig)) -> BrokerConfig {
     let address = |id: i32| (BrokerId(id), Address { host: format!("n{id}"), port: 9092 });
     let mut config = BrokerConfig::new(BrokerId(id), (1..=BROKERS).map(address).collect());
-    config.election_timeout_ms = if id == CONTROLLER { 300 } else { 60_000 };
+    config.advertised = (id > BROKERS).then(|| address(id).1);
+    config.election_timeout_ms = if [CONTROLLER, OBSERVER].contains(&id) { 300 } else { 60_000 };
     config.session_timeout_ms = 1000;
     config.heartbeat_interval_ms = 200;
     config.replica_lag_ms = 6000;

@@ -3,7 +3,7 @@
 //! ```text
 //! node          one turn: events in, requests worked on, logs synced, answers out
 //! connection    frames of clients and peers, in order, bounded        peers     connections that this broker opens
-//! quorum        Raft among all brokers (riprap-coord)                 metadata  records, and the image they add up to
+//! quorum        Raft among the voters; the others observe (riprap-coord) metadata records, and the image they add up to
 //! controller    the quorum's leader: decides about brokers, topics, leaders, in-sync replicas
 //! membership    registers with the controller, says that it lives
 //! replicas      this broker's copies: roles, high watermarks          fetcher   followers' fetches, truncation, ISRs

@@ -26,10 +26,10 @@
 //! lose its disk, and let r be the entry after which it is admitted, made in term T by a leader that had heard of V's new
 //! life, and committed by `q` others (if by all: the same with more).
 //!
-//! - *Votes that V forgot.* It may have voted for C in a later term t. C wrote t down before V voted, so C was in t before r
-//!   was made, and never took r. If C was elected before, `q - 1` others were in t and did not take r either, so fewer than
-//!   `q` did. Otherwise C still needs `q - 1` votes of others, and of those at most `n - 1 - q` lack r; who has it
-//!   refuses C, whose log ends in a term before T. So V's second vote in t elects the only leader of t.
+//! - *Votes that V forgot.* It may have voted for C in a later term t; let t be the first in which somebody without r is
+//!   elected. C was in t before V voted, so before r was made, and its log ends before r, in T at the latest. The `q` that
+//!   have r refuse it; had they voted for it before, they would have been in t and not taken r. The others are `n - q`,
+//!   fewer than C needs. So C is not elected, and V's second vote in t elects nobody beside it.
 //! - *Entries that V forgot.* An entry that was committed with V's help is with `q - 1` others. Until V is admitted, each
 //!   quorum of counted voters meets those, as it does not include V; who is elected by all has all that anybody has. When
 //!   V is admitted it has r, and with r all that was committed before.

@@ -59,6 +59,7 @@ fn a_broker_joins_while_records_are_produced_and_goes_again() {
     // What it has moves away, it ends in order, and is unregistered.
     assert_eq!(reassign(&mut stage, Some(&[1, 2, 3])), ErrorCode::NONE);
     until_moved(&mut stage);
+    assert_eq!(elect(&mut stage, 0), ErrorCode::NONE);
     stage.until_leader(1);
     stage.produce_acked(1, 6);
     stage.world.stop(at(OBSERVER));

@@ -48,7 +48,7 @@ fn requests_and_responses_come_back() {
         },
     );
     check(
-        RaftMessageRequest { from_node_id: 2, payload: Bytes::from_static(b"vote") },
+        RaftMessageRequest { from_node_id: 2, payload: Bytes::from_static(b"vote"), ..Default::default() },
         RaftMessageResponse::default(),
     );
 }

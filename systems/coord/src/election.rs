@@ -11,12 +11,12 @@
 //! does not disturb (thesis 4.2.3). A node whose term is higher all the same is found by its rejections of appends;
 //! the leader then steps down, since that node could follow nobody otherwise.
 
-use crate::message::Body;
+use crate::message::{Body, Envelope};
 use crate::newcomer::{Newcomer, Votes};
 use crate::progress::Progress;
 use crate::raft::{Leadership, Raft, State};
 use crate::storage::HardState;
-use crate::types::{Entry, Index, Life, NodeId, Term};
+use crate::types::{Entry, Index, NodeId, Term};
 use bytes::Bytes;
 use riprap_env::{Env, log};
 use std::collections::BTreeMap;
@@ -115,13 +115,12 @@ impl Raft {
     pub(crate) fn on_pre_vote_response(
         &mut self,
         now_ns: u64,
-        from: NodeId,
-        term: Term,
+        envelope: Envelope,
         for_term: Term,
         granted: bool,
-        newcomer: Option<Life>,
         env: &mut dyn Env,
     ) {
+        let Envelope { from, term, newcomer, .. } = envelope;
         if term > self.hard.term {
             return self.become_follower(now_ns, term, None, env);
         }
@@ -138,13 +137,11 @@ impl Raft {
     pub(crate) fn on_vote(
         &mut self,
         now_ns: u64,
-        from: NodeId,
-        term: Term,
-        asked_ns: u64,
-        newcomer: Option<Life>,
+        envelope: Envelope,
         last: (Term, Index),
         env: &mut dyn Env,
     ) {
+        let Envelope { from, term, asked_ns, newcomer } = envelope;
         if term > self.hard.term {
             if self.trusts_leader(now_ns) {
                 return;
@@ -169,13 +166,11 @@ impl Raft {
     pub(crate) fn on_vote_response(
         &mut self,
         now_ns: u64,
-        from: NodeId,
-        term: Term,
-        asked_ns: u64,
+        envelope: Envelope,
         granted: bool,
-        newcomer: Option<Life>,
         env: &mut dyn Env,
     ) {
+        let Envelope { from, term, asked_ns, newcomer } = envelope;
         if term > self.hard.term {
             return self.become_follower(now_ns, term, None, env);
         }

@@ -1,6 +1,6 @@
 //! What voters, and observers, say to each other. The wire format is in [`codec`](crate::codec).
 
-use crate::types::{Entry, Index, Life, Term};
+use crate::types::{Entry, Index, Life, NodeId, Term};
 use bytes::Bytes;
 
 /// A message between voters, or between a voter and an observer.
@@ -17,6 +17,15 @@ pub struct Message {
     pub newcomer: Option<Life>,
     /// What it says.
     pub body: Body,
+}
+
+/// What a message says beside its body, and who sent it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) from: NodeId,
+    pub(crate) term: Term,
+    pub(crate) asked_ns: u64,
+    pub(crate) newcomer: Option<Life>,
 }
 
 /// What a message says.

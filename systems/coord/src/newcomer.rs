@@ -56,7 +56,7 @@
 //! it, for then all have.
 
 use crate::config::Config;
-use crate::message::Body;
+use crate::message::{Body, Envelope};
 use crate::progress::Flow;
 use crate::raft::{Raft, State};
 use crate::types::{Entry, Index, Life, NodeId};
@@ -129,13 +129,8 @@ impl Raft {
 // The leader's side.
 impl Raft {
     /// Notes in which life a follower speaks. False: in one that seems to be over.
-    pub(crate) fn knows_life(
-        &mut self,
-        from: NodeId,
-        asked_ns: u64,
-        life: Option<Life>,
-        env: &mut dyn Env,
-    ) -> bool {
+    pub(crate) fn knows_life(&mut self, envelope: Envelope, env: &mut dyn Env) -> bool {
+        let Envelope { from, asked_ns, newcomer: life, .. } = envelope;
         let next_index = self.log.last_index().next();
         let is_voter = self.config.voters.contains(&from);
         let Some(progress) = self.progress(from) else { return false };

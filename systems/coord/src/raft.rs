@@ -6,7 +6,7 @@
 use crate::codec::MAX_PAYLOAD_BYTES;
 use crate::config::Config;
 use crate::log::Log;
-use crate::message::{Body, Message};
+use crate::message::{Body, Envelope, Message};
 use crate::newcomer::{Votes, draw_life};
 use crate::progress::{Flow, Progress};
 use crate::ready::{ProposeError, Ready, RoleChange, SnapshotTooLarge};
@@ -159,19 +159,20 @@ impl Raft {
             return;
         }
         let Message { term, asked_ns, newcomer, body } = message;
+        let envelope = Envelope { from, term, asked_ns, newcomer };
         self.answers_ns = asked_ns;
         match body {
             Body::PreVote { last_index, last_term } => {
                 self.on_pre_vote(now_ns, from, term, (last_term, last_index));
             }
             Body::PreVoteResponse { for_term, granted } => {
-                self.on_pre_vote_response(now_ns, from, term, for_term, granted, newcomer, env);
+                self.on_pre_vote_response(now_ns, envelope, for_term, granted, env);
             }
             Body::Vote { last_index, last_term } => {
-                self.on_vote(now_ns, from, term, asked_ns, newcomer, (last_term, last_index), env);
+                self.on_vote(now_ns, envelope, (last_term, last_index), env);
             }
             Body::VoteResponse { granted } => {
-                self.on_vote_response(now_ns, from, term, asked_ns, granted, newcomer, env);
+                self.on_vote_response(now_ns, envelope, granted, env);
             }
             Body::Append { prev_index, prev_term, commit, entries } => {
                 if self.hears_leader(now_ns, from, term, prev_index, env) {
@@ -184,17 +185,17 @@ impl Raft {
                 }
             }
             Body::AppendAccepted { match_index } => {
-                if self.hears_follower(now_ns, from, term, asked_ns, newcomer, env) {
+                if self.hears_follower(now_ns, envelope, env) {
                     self.on_accepted(now_ns, from, match_index, env);
                 }
             }
             Body::AppendRejected { prev_index, hint_index, hint_term } => {
-                if self.hears_follower(now_ns, from, term, asked_ns, newcomer, env) {
+                if self.hears_follower(now_ns, envelope, env) {
                     self.on_rejected(from, asked_ns, prev_index, (hint_index, hint_term), env);
                 }
             }
             Body::SnapshotProgress { last_index, offset } => {
-                if self.hears_follower(now_ns, from, term, asked_ns, newcomer, env) {
+                if self.hears_follower(now_ns, envelope, env) {
                     self.on_snapshot_progress(from, last_index, offset);
                 }
             }

@@ -17,10 +17,10 @@
 
 use crate::config::Config;
 use crate::log::Log;
-use crate::message::{Body, Message};
+use crate::message::{Body, Envelope, Message};
 use crate::progress::{Flow, Progress, Rejection};
 use crate::raft::{Raft, State};
-use crate::types::{Entry, Index, Life, NodeId, Snapshot, Term};
+use crate::types::{Entry, Index, NodeId, Snapshot, Term};
 use bytes::Bytes;
 use riprap_env::Env;
 
@@ -178,15 +178,8 @@ fn are_consecutive(prev: (Index, Term), entries: &[Entry], term: Term) -> bool {
 // The leader's side.
 impl Raft {
     /// Checks who answered. False: it is not a follower of this leader's term.
-    pub(crate) fn hears_follower(
-        &mut self,
-        now_ns: u64,
-        from: NodeId,
-        term: Term,
-        asked_ns: u64,
-        newcomer: Option<Life>,
-        env: &mut dyn Env,
-    ) -> bool {
+    pub(crate) fn hears_follower(&mut self, now_ns: u64, envelope: Envelope, env: &mut dyn Env) -> bool {
+        let Envelope { from, term, asked_ns, .. } = envelope;
         if term > self.hard.term {
             // Of an observer's term nothing follows for a voter.
             if self.config.voters.contains(&from) {
@@ -194,7 +187,7 @@ impl Raft {
             }
             return false;
         }
-        if term < self.hard.term || !self.knows_life(from, asked_ns, newcomer, env) {
+        if term < self.hard.term || !self.knows_life(envelope, env) {
             return false;
         }
         let Some(progress) = self.progress(from) else { return false };

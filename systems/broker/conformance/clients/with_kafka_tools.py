@@ -217,6 +217,57 @@ def logs_and_producers():
 
 
 @cases.case
+def transactions():
+    topic, transactional = create("transactions"), cases.name("transactional")
+    command = [
+        *JAVA, f"{TOOLS}.ProducerPerformance", "--topic", topic, "--num-records", "1000000", "--record-size", "100",
+        "--throughput", "10", "--transactional-id", transactional, "--transaction-duration-ms", "600000",
+        "--command-property", f"bootstrap.servers={cases.bootstrap}", "transaction.timeout.ms=600000",
+    ]  # fmt: skip
+
+    def transactions(*arguments):
+        """The rows of what the tool tells, each as a dictionary."""
+        head, *lines = [line.split() for line in tool("TransactionsCommand", *arguments).splitlines()]
+        return [dict(zip(head, line)) for line in lines]
+
+    def open_since():
+        """Where the transaction in the partition begins; nothing before its first record is there."""
+        producers = transactions("describe-producers", "--topic", topic, "--partition", "0")
+        return producers and producers[0]["CurrentTransactionStartOffset"]
+
+    producer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(20):
+            if since := open_since():
+                break
+        equal(since, "0", "begins")
+        (listed,) = [row for row in transactions("list") if row["TransactionalId"] == transactional]
+        equal(listed["TransactionState"], "Ongoing", "listed")
+        (described,) = transactions("describe", "--transactional-id", transactional)
+        told = {name: described[name] for name in ["TransactionState", "TransactionTimeoutMs", "TopicPartitions"]}
+        expect = {"TransactionState": "Ongoing", "TransactionTimeoutMs": "600000", "TopicPartitions": f"{topic}-0"}
+        equal(told, expect, "described")
+        equal((described["CoordinatorId"], described["ProducerId"]), (listed["Coordinator"], listed["ProducerId"]), "who")
+    finally:
+        # Without a chance to end its transaction.
+        producer.kill()
+        producer.wait()
+    # Its coordinator knows of it, so it hangs nowhere, however long it lasts.
+    equal(transactions("find-hanging", "--topic", topic, "--max-transaction-timeout", "0"), [], "hanging")
+    tool("TransactionsCommand", "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    equal(open_since(), "None", "open after it was aborted")
+    tool("TransactionsCommand", "forceTerminateTransaction", "--transactionalId", transactional)
+    (described,) = transactions("describe", "--transactional-id", transactional)
+    equal(described["TransactionState"], "Empty", "ended by force")
+    tool("ConsoleProducer", "--topic", topic, stdin="after\n")
+    got = tool(
+        "consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--isolation-level", "read_committed",
+        "--max-messages", "1", "--timeout-ms", "20000",
+    )  # fmt: skip
+    equal(got.split(), ["after"], "what a reader of committed records gets")
+
+
+@cases.case
 def broker_api_versions():
     told = tool("BrokerApiVersionsCommand")
     equal(len(re.findall(r"id: \d+ ", told)), len(cases.bootstrap.split(",")), "brokers")

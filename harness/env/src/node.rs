@@ -53,6 +53,11 @@ pub enum Event {
         /// The connection.
         conn: ConnId,
     },
+    /// All that was sent on a connection is taken, after [`Env::unsent_bytes`] has said that it was not.
+    Drained {
+        /// The connection.
+        conn: ConnId,
+    },
     /// The time asked for with [`Effect::WakeAt`] has come.
     Wake,
     /// The node is asked to shut down in order; it answers with [`Effect::Exit`] when it is done.
@@ -119,6 +124,17 @@ pub trait Env {
 
     /// A random number: a function of the seed, the node, `purpose` and how often that purpose was drawn.
     fn random_u64(&mut self, purpose: &'static str) -> u64;
+
+    /// How much of what was sent on a connection, before this batch of steps, its other side has not taken. If there is
+    /// any, [`Event::Drained`] follows when there is none. A driver whose network takes all at once has none.
+    fn unsent_bytes(&self, _conn: ConnId) -> usize {
+        0
+    }
+
+    /// The same, of all connections together, without an event.
+    fn unsent_in_all_bytes(&self) -> usize {
+        0
+    }
 
     /// Writes a line into the node's log; the driver adds the time. [`log!`](crate::log!) says which module it is of.
     fn log(&mut self, level: LogLevel, module: &'static str, line: fmt::Arguments<'_>);

@@ -144,6 +144,7 @@ impl Node for Tasks {
             Event::Closed { conn } => self.io.shared().closed(conn),
             // It listens nowhere.
             Event::Accepted { conn, .. } => effects.push(Effect::Close { conn }),
+            Event::Drained { .. } => {}
             Event::Wake => self.asked_ns = None,
             Event::Stop => {
                 self.tasks.clear();

@@ -101,6 +101,8 @@ pub struct BrokerConfig {
     pub topic_defaults: RetentionConfig,
     /// Of consumer groups.
     pub groups: GroupConfig,
+    /// Bytes of answers to consumers' fetches that nobody has taken yet, of all connections.
+    pub fetch_unsent_max_bytes: usize,
     /// A bug to switch on.
     pub defect: Option<DefectKind>,
 }
@@ -176,6 +178,7 @@ impl BrokerConfig {
             cleaner_backoff_ms: 15_000,
             topic_defaults: RetentionConfig::default(),
             groups: GroupConfig::default(),
+            fetch_unsent_max_bytes: 64 << 20,
             defect: None,
         }
     }

@@ -24,7 +24,7 @@ use crate::peers::{LinkEvent, LinkId, Peers, Purpose};
 use crate::producer_ids::ProducerIds;
 use crate::quorum::Quorum;
 use crate::replicas::Replicas;
-use crate::requests::fetch::Sessions;
+use crate::requests::fetch::{Room, Sessions};
 use crate::requests::waiting::Waiting;
 use crate::transactions::{Part, Transactions};
 use crate::upkeep::Upkeep;
@@ -41,10 +41,6 @@ const MAX_ROUNDS: usize = 8;
 
 /// Most requests that are worked on in one round, for the same reason.
 const MAX_REQUESTS_PER_ROUND: usize = 1024;
-
-/// Most bytes of records that one settle gives to fetches: what is left to the next turn is not in memory yet, and in
-/// between the shell closes connections that do not take what they were given. One answer may come on top.
-const MAX_FETCHED_BYTES_PER_TURN: usize = 64 << 20;
 
 /// Why a broker's process ends of itself.
 #[derive(Debug, Error)]
@@ -157,8 +153,7 @@ pub(crate) struct Running {
     pub(crate) coordinators: Coordinators,
     pub(crate) transactions: Transactions,
     pub(crate) counters: Counters,
-    /// How many bytes of records fetches may still be given in this turn.
-    pub(crate) fetched_bytes_left: usize,
+    pub(crate) fetch_room: Room,
     /// Something was proposed or received since the quorum's last settle.
     pub(crate) quorum_is_due: bool,
     is_over: bool,
@@ -197,7 +192,7 @@ impl Running {
             coordinators: Coordinators::new(config.groups.clone()),
             transactions: Transactions::new(),
             counters: Counters::default(),
-            fetched_bytes_left: 0,
+            fetch_room: Room::new(config.fetch_unsent_max_bytes),
             quorum_is_due: true,
             is_over: false,
             config,
@@ -231,6 +226,7 @@ impl Running {
                     self.forget(conn);
                 }
             }
+            Event::Drained { conn } => self.waiting.fetches.drained(conn),
             Event::Wake => {}
             Event::Stop => self.stop(cx),
         }
@@ -263,7 +259,7 @@ impl Running {
 
     pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
         self.quorum_is_due = true;
-        self.fetched_bytes_left = MAX_FETCHED_BYTES_PER_TURN;
+        self.make_room_for_fetches(cx);
         for _ in 0..MAX_ROUNDS {
             self.work_on_requests(cx);
             self.peers.tick(cx.now_ns, cx.effects);
@@ -283,12 +279,13 @@ impl Running {
             self.tick_controller(cx);
             self.tick_membership(cx);
             self.ask_for_producer_ids(cx);
-            if self.is_over || self.fetched_bytes_left == 0 || !self.has_more_to_do() {
+            if self.is_over || self.fetch_room.is_turn_over() || !self.has_more_to_do() {
                 break;
             }
         }
         if !self.is_over {
-            let at_ns = if self.has_more_to_do() { cx.now_ns } else { self.wake_at_ns(cx.now_ns) };
+            let comes_at_once = self.has_more_to_do() || self.waiting.fetches.has_put_off();
+            let at_ns = if comes_at_once { cx.now_ns } else { self.wake_at_ns(cx.now_ns) };
             cx.effects.push(Effect::WakeAt { at_ns });
         }
         Ok(())
@@ -308,6 +305,7 @@ impl Running {
             Some(self.quorum.wake_at_ns()),
             self.peers.wake_at_ns(),
             self.waiting.wake_at_ns(),
+            self.waiting.fetches.look_again_ns(now_ns),
             self.producer_ids.wake_at_ns(),
             self.membership.wake_at_ns(),
             self.controller.as_ref().map(Controller::wake_at_ns),

@@ -1,10 +1,12 @@
 //! Fetch: consumers get what is committed, followers all that there is.
 //!
 //! A fetch waits until there are enough bytes, something is wrong, its time is over, or its connection has sent the
-//! next request. One that is part of a session stands for all that the session names.
+//! next request; and then until there is room for its answer (`fetch/room.rs`). One that is part of a session stands for all that the session names.
 
+mod room;
 mod sessions;
 
+pub(crate) use room::{Room, Wait};
 pub(crate) use sessions::{Sessions, next_epoch};
 
 use crate::connection::ReplyTo;
@@ -104,7 +106,7 @@ impl Running {
         let deadline_ns = cx.now_ns + wait_ms * 1_000_000;
         let waiting = WaitingFetch { to, deadline_ns, request, used, partitions };
         if waiting.partitions.is_empty() {
-            self.answer_fetch(&waiting, cx);
+            self.answer_fetch(&waiting, MAX_BYTES, cx);
         } else {
             // It is looked at when this turn's appends are synced and high watermarks have moved.
             self.waiting.fetches.insert(to.conn, waiting);
@@ -120,11 +122,11 @@ impl Running {
         request: &FetchRequest,
         now_ns: u64,
     ) {
-        let image = self.quorum.image();
         // A life that this broker has not heard of, or that is over: what it has does not count.
-        if image.broker(id).is_none_or(|broker| broker.incarnation != incarnation) {
+        if !self.is_alive(id, incarnation) {
             return;
         }
+        let image = self.quorum.image();
         for topic in &request.topics {
             let Some(topic_id) = topic_of(image, version, &topic.name, topic.topic_id) else { continue };
             for partition in &topic.partitions {
@@ -160,18 +162,40 @@ impl Running {
         let changed = self.replicas.take_changed();
         let mut conns = self.waiting.fetches.take_due(&changed, cx.now_ns);
         conns.append(&mut self.connections.take_overtaken());
-        for conn in conns {
-            if self.fetched_bytes_left == 0 {
+        for conn in self.waiting.fetches.in_turn(conns) {
+            if self.fetch_room.is_turn_over() {
                 self.waiting.fetches.put_off(conn);
                 continue;
             }
             let Some(waiting) = self.waiting.fetches.get(conn) else { continue };
             let is_over = waiting.deadline_ns <= cx.now_ns || self.connections.has_more(conn);
-            if is_over || self.has_enough(&waiting.request, waiting.to.api_version, cx) {
-                let waiting = self.waiting.fetches.remove(conn).expect("it was looked at");
-                self.answer_fetch(&waiting, cx);
+            if !is_over && !self.has_enough(&waiting.request, waiting.to.api_version, cx) {
+                continue;
+            }
+            let room = match fetcher_of(&waiting.request) {
+                Fetcher::Follower(id, incarnation) if self.is_alive(id, incarnation) => Ok(MAX_BYTES),
+                _ => self.fetch_room.ask(conn, cx.env),
+            };
+            match room {
+                Ok(most_bytes) => {
+                    let waiting = self.waiting.fetches.take(conn).expect("it was looked at");
+                    self.answer_fetch(&waiting, most_bytes, cx);
+                }
+                Err(wait) => self.waiting.fetches.hold_back(conn, wait),
             }
         }
+    }
+
+    /// Begins a turn: fetches that were held back may have room now.
+    pub(crate) fn make_room_for_fetches(&mut self, cx: &Cx<'_>) {
+        self.fetch_room.begin_turn();
+        let has_room = self.fetch_room.free_bytes(cx.env) > 0;
+        self.waiting.fetches.begin_turn(has_room);
+    }
+
+    /// Whether it is a life of a broker that the cluster knows of.
+    fn is_alive(&self, id: BrokerId, incarnation: Incarnation) -> bool {
+        self.quorum.image().broker(id).is_some_and(|broker| broker.incarnation == incarnation)
     }
 
     /// Whether a fetch is to be answered before its time.
@@ -189,13 +213,13 @@ impl Running {
         if request.min_bytes <= 1 {
             return has_more || request.min_bytes <= 0;
         }
-        has_more && self.read_fetch(request, version, cx).1 >= request.min_bytes as usize
+        has_more && self.read_fetch(request, version, MAX_BYTES, cx).1 >= request.min_bytes as usize
     }
 
-    fn answer_fetch(&mut self, waiting: &WaitingFetch, cx: &mut Cx<'_>) {
+    fn answer_fetch(&mut self, waiting: &WaitingFetch, most_bytes: usize, cx: &mut Cx<'_>) {
         let WaitingFetch { to, request, used, .. } = waiting;
-        let (mut response, read_bytes) = self.read_fetch(request, to.api_version, cx);
-        self.fetched_bytes_left = self.fetched_bytes_left.saturating_sub(read_bytes);
+        let (mut response, read_bytes) = self.read_fetch(request, to.api_version, most_bytes, cx);
+        self.fetch_room.give(to.conn, read_bytes);
         let follower = match fetcher_of(request) {
             Fetcher::Follower(id, _) => Some(id),
             Fetcher::Consumer(_) => None,
@@ -274,10 +298,16 @@ impl Running {
         }
     }
 
-    /// Reads what a fetch asks for. Returns also how many bytes of records there are.
-    fn read_fetch(&self, request: &FetchRequest, version: i16, cx: &mut Cx<'_>) -> (FetchResponse, usize) {
+    /// Reads what a fetch asks for, up to that much. Returns also how many bytes of records there are.
+    fn read_fetch(
+        &self,
+        request: &FetchRequest,
+        version: i16,
+        most_bytes: usize,
+        cx: &mut Cx<'_>,
+    ) -> (FetchResponse, usize) {
         let who = fetcher_of(request);
-        let mut left = usize::try_from(request.max_bytes).unwrap_or(0).min(MAX_BYTES);
+        let mut left = usize::try_from(request.max_bytes).unwrap_or(0).min(most_bytes);
         let mut total = 0;
         let mut response = FetchResponse::default();
         for topic in &request.topics {

@@ -1,7 +1,7 @@
 //! Requests that wait for something to happen: produces and deletions for replicas, fetches for records, topics for the controller.
 
 use super::delete_records::WaitingDelete;
-use super::fetch::WaitingFetch;
+use super::fetch::{Wait, WaitingFetch};
 use super::forward::WaitingForward;
 use super::produce::WaitingProduce;
 use crate::ids::PartitionKey;
@@ -44,7 +44,18 @@ pub(crate) struct WaitingFetches {
     deadlines: BTreeSet<(u64, ConnId)>,
     /// Not looked at yet.
     new: BTreeSet<ConnId>,
+    /// To be looked at in the next turn.
+    put_off: BTreeSet<ConnId>,
+    /// Due, but what their connections were given before is not taken.
+    clogged: BTreeSet<ConnId>,
+    /// Due, but all room for answers is taken.
+    starved: BTreeSet<ConnId>,
+    /// Whose was answered last: the next is first when there is too much to do for one turn.
+    last: Option<ConnId>,
 }
+
+/// How long fetches that have no room may go without a look at how much there is now.
+const LOOK_AGAIN_NS: u64 = 50_000_000;
 
 impl WaitingFetches {
     /// Adds one; its connection has no other.
@@ -64,7 +75,9 @@ impl WaitingFetches {
     pub(crate) fn remove(&mut self, conn: ConnId) -> Option<WaitingFetch> {
         let fetch = self.by_conn.remove(&conn)?;
         self.deadlines.remove(&(fetch.deadline_ns, conn));
-        self.new.remove(&conn);
+        for held in [&mut self.new, &mut self.put_off, &mut self.clogged, &mut self.starved] {
+            held.remove(&conn);
+        }
         for key in &fetch.partitions {
             if let Some(conns) = self.by_partition.get_mut(key) {
                 conns.remove(&conn);
@@ -83,11 +96,70 @@ impl WaitingFetches {
         late.chain(awaited).chain(std::mem::take(&mut self.new)).collect()
     }
 
+    /// Takes out one that is answered.
+    pub(crate) fn take(&mut self, conn: ConnId) -> Option<WaitingFetch> {
+        self.last = Some(conn);
+        self.remove(conn)
+    }
+
+    /// These in the order in which they are to be looked at, but those that wait for room.
+    pub(crate) fn in_turn(&self, mut conns: BTreeSet<ConnId>) -> Vec<ConnId> {
+        let first = self.last.map_or(ConnId(0), |last| ConnId(last.0.saturating_add(1)));
+        let next = conns.split_off(&first);
+        let is_held = |conn: &ConnId| self.clogged.contains(conn) || self.starved.contains(conn);
+        next.into_iter().chain(conns).filter(|conn| !is_held(conn)).collect()
+    }
+
     /// Has a fetch looked at again in the next turn.
     pub(crate) fn put_off(&mut self, conn: ConnId) {
-        if self.by_conn.contains_key(&conn) {
+        self.hold_back(conn, Wait::Turn);
+    }
+
+    /// Has one that is due looked at again when there may be room.
+    pub(crate) fn hold_back(&mut self, conn: ConnId, wait: Wait) {
+        let Some(fetch) = self.by_conn.get(&conn) else { return };
+        // It is over its time perhaps, and would wake the broker for that again and again.
+        self.deadlines.remove(&(fetch.deadline_ns, conn));
+        let held = match wait {
+            Wait::Turn => &mut self.put_off,
+            Wait::Drain => &mut self.clogged,
+            Wait::Room => &mut self.starved,
+        };
+        held.insert(conn);
+    }
+
+    /// The connection has taken what it was given.
+    pub(crate) fn drained(&mut self, conn: ConnId) {
+        if self.clogged.remove(&conn) {
+            self.look_again(conn);
+        }
+    }
+
+    pub(crate) fn begin_turn(&mut self, has_room: bool) {
+        let mut again = std::mem::take(&mut self.put_off);
+        if has_room {
+            again.append(&mut self.starved);
+        }
+        for conn in again {
+            self.look_again(conn);
+        }
+    }
+
+    fn look_again(&mut self, conn: ConnId) {
+        if let Some(fetch) = self.by_conn.get(&conn) {
+            self.deadlines.insert((fetch.deadline_ns, conn));
             self.new.insert(conn);
         }
+    }
+
+    /// Whether the next turn should come at once.
+    pub(crate) fn has_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// When to look whether there is room.
+    pub(crate) fn look_again_ns(&self, now_ns: u64) -> Option<u64> {
+        (!self.starved.is_empty()).then_some(now_ns + LOOK_AGAIN_NS)
     }
 
     /// Whether one was not looked at yet.

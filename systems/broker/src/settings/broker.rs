@@ -99,6 +99,13 @@ pub static BROKER_SETTINGS: &[BrokerSetting] = &[
         set: |c, text| put(&mut c.default_replication_factor, whole(text, 1, MOST_REPLICAS)),
     },
     BrokerSetting {
+        name: "fetch.unsent.max.bytes",
+        kind: Kind::Int,
+        documentation: "Bytes of answers to consumers' fetches that nobody has taken yet, of all connections.",
+        get: |c| c.fetch_unsent_max_bytes.to_string(),
+        set: |c, text| put(&mut c.fetch_unsent_max_bytes, whole(text, 1, i32::MAX as usize)),
+    },
+    BrokerSetting {
         name: "flush.interval.ms",
         kind: Kind::Long,
         documentation: "How often logs are synced, with fsync=interval.",

@@ -2,6 +2,7 @@
 //!
 //! How a connection ends:
 //! - the other side closes or breaks it, or says nothing for too long: `Closed` is reported at once, what the node had sent before still goes out;
+//! - its other side takes nothing for too long while much waits for everybody: `Stalled` is reported, and it is cut off;
 //! - the node closes it: what it sent goes out, then the end of the stream, then the task reads on until the other
 //!   side closes too. Closing a socket that holds unread bytes would send a reset, and a reset makes the other side
 //!   forget the answer that it has not read yet;
@@ -22,12 +23,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// What the tasks report to the loop.
+/// What the tasks report to the loop. `Stalled` also means that it is closed; `Drained`, that all that was sent is taken,
+/// and the node waits for that.
 pub(super) enum Incoming {
     Accepted { stream: TcpStream, peer: SocketAddr },
     AcceptFailed(io::Error),
     Connected { conn: ConnId },
     Received { conn: ConnId, bytes: Bytes },
+    Drained { conn: ConnId },
+    Stalled { conn: ConnId, unsent_bytes: usize },
     Closed { conn: ConnId },
 }
 
@@ -57,11 +61,14 @@ impl Shared {
 struct Unsent {
     bytes: Cell<usize>,
     in_all_bytes: Rc<Cell<usize>>,
+    /// The node has asked while there was some.
+    is_awaited: Cell<bool>,
 }
 
 impl Unsent {
     fn new(shared: &Shared) -> Rc<Unsent> {
-        Rc::new(Unsent { bytes: Cell::new(0), in_all_bytes: shared.unsent_in_all_bytes.clone() })
+        let in_all_bytes = shared.unsent_in_all_bytes.clone();
+        Rc::new(Unsent { bytes: Cell::new(0), in_all_bytes, is_awaited: Cell::new(false) })
     }
 
     fn add(&self, bytes: usize) {
@@ -147,6 +154,13 @@ impl Conn {
         self.unsent.bytes.get()
     }
 
+    /// What waits to go out. If it is anything, the loop is told when it is nothing.
+    pub(super) fn await_unsent(&self) -> usize {
+        let bytes = self.unsent_bytes();
+        self.unsent.is_awaited.set(bytes > 0);
+        bytes
+    }
+
     pub(super) fn close(&mut self) {
         self.outbox = None;
     }
@@ -206,20 +220,23 @@ async fn transfer(
     let reading = read(conn, reader, idle, &shared);
     tokio::pin!(reading);
     {
-        let writing = write(&mut writer, outbox, &unsent, shared.limits.linger);
+        let writing = write(conn, &mut writer, outbox, &unsent, &shared);
         tokio::pin!(writing);
         let written = tokio::select! {
             () = &mut reading => None,
             written = &mut writing => Some(written),
         };
-        if !matches!(written, Some(Ok(()))) {
-            report(&shared, Incoming::Closed { conn }).await;
+        match written {
+            None | Some(Err(Gone::Broken)) => report(&shared, Incoming::Closed { conn }).await,
+            Some(Err(Gone::Stalled)) => {
+                report(&shared, Incoming::Stalled { conn, unsent_bytes: unsent.bytes.get() }).await;
+            }
+            Some(Ok(())) => {}
         }
         match written {
             // The other side is done. The loop drops the outbox when it hears that; then the writer ends, or gives
             // up after the linger.
             None => return writing.await.unwrap_or(()),
-            // The connection is broken.
             Some(Err(_)) => return,
             Some(Ok(())) => {}
         }
@@ -253,17 +270,27 @@ async fn read(conn: ConnId, reader: OwnedReadHalf, idle: Option<Duration>, share
     }
 }
 
-/// Writes until the outbox is closed and empty. Errors: the connection is broken, or it was closing and its other
-/// side took nothing for the time of `linger`.
+/// Why nothing more can be written.
+enum Gone {
+    /// It is broken, or it was closing and its other side took nothing for the time of `linger`.
+    Broken,
+    /// The other side took nothing for the time of `stalled`, and all together have too much.
+    Stalled,
+}
+
+/// Writes until the outbox is closed and empty.
 async fn write(
+    conn: ConnId,
     writer: &mut OwnedWriteHalf,
     mut outbox: mpsc::UnboundedReceiver<Bytes>,
     unsent: &Unsent,
-    linger: Duration,
-) -> io::Result<()> {
+    shared: &Shared,
+) -> Result<(), Gone> {
     /// Answers that one system call takes along.
     const SLICES: usize = 16;
+    let Limits { linger, stalled, crowded_bytes, .. } = shared.limits;
     let mut queue = VecDeque::new();
+    let mut waited = Duration::ZERO;
     loop {
         while queue.len() < SLICES
             && let Ok(bytes) = outbox.try_recv()
@@ -277,19 +304,32 @@ async fn write(
             }
             continue;
         }
-        match timeout(linger, writer.writable()).await {
-            Ok(writable) => writable?,
-            Err(_) if outbox.is_closed() => return Err(ErrorKind::TimedOut.into()),
-            Err(_) => continue,
+        let a_while = linger.min(stalled);
+        match timeout(a_while, writer.writable()).await {
+            Ok(writable) => writable.map_err(|_| Gone::Broken)?,
+            Err(_) => {
+                waited += a_while;
+                if outbox.is_closed() && waited >= linger {
+                    return Err(Gone::Broken);
+                }
+                if waited >= stalled && shared.unsent_in_all_bytes() > crowded_bytes {
+                    return Err(Gone::Stalled);
+                }
+                continue;
+            }
         }
+        waited = Duration::ZERO;
         let slices: Vec<IoSlice<'_>> = queue.iter().map(|bytes: &Bytes| IoSlice::new(bytes)).collect();
         match writer.try_write_vectored(&slices) {
             Ok(n) => {
                 unsent.take(n);
                 advance(&mut queue, n);
+                if unsent.bytes.get() == 0 && unsent.is_awaited.take() {
+                    report(shared, Incoming::Drained { conn }).await;
+                }
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(e) => return Err(e),
+            Err(_) => return Err(Gone::Broken),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What the shell lends to a node: a folder, the machine's clock, seeded randomness, a log.
 
 use super::ShellConfig;
+use super::conn::{Conn, Shared};
 use super::log::NodeLog;
 use super::timed_disk::{SyncTimes, TimedDisk};
 use riprap_env::random::Draws;
-use riprap_env::{Disk, Env, LogLevel, RealDisk};
+use riprap_env::{ConnId, Disk, Env, LogLevel, RealDisk};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -28,6 +30,39 @@ impl LiveEnv {
     /// How long the disk's syncs took.
     pub(super) fn syncs(&self) -> &SyncTimes {
         &self.disk.syncs
+    }
+}
+
+/// The same during a batch of steps, when no connection comes or goes.
+pub(super) struct BatchEnv<'a> {
+    pub(super) env: &'a mut LiveEnv,
+    pub(super) conns: &'a BTreeMap<ConnId, Conn>,
+    pub(super) shared: &'a Shared,
+}
+
+impl Env for BatchEnv<'_> {
+    fn disk(&mut self) -> &mut dyn Disk {
+        self.env.disk()
+    }
+
+    fn wall_clock_ms(&self) -> i64 {
+        self.env.wall_clock_ms()
+    }
+
+    fn random_u64(&mut self, purpose: &'static str) -> u64 {
+        self.env.random_u64(purpose)
+    }
+
+    fn unsent_bytes(&self, conn: ConnId) -> usize {
+        self.conns.get(&conn).map_or(0, Conn::await_unsent)
+    }
+
+    fn unsent_in_all_bytes(&self) -> usize {
+        self.shared.unsent_in_all_bytes()
+    }
+
+    fn log(&mut self, level: LogLevel, module: &'static str, line: fmt::Arguments<'_>) {
+        self.env.log(level, module, line);
     }
 }
 

@@ -28,7 +28,7 @@ mod watch;
 use crate::observe::Observed;
 use bytes::Bytes;
 use conn::{Conn, Incoming, Shared};
-use env::LiveEnv;
+use env::{BatchEnv, LiveEnv};
 use riprap_env::{ConnId, Effect, Effects, Env, Event, log};
 use std::collections::BTreeMap;
 use std::io;
@@ -72,6 +72,12 @@ struct Limits {
     /// Bytes that the node sent and that nobody has taken, of all connections: past it the one that has most of them is
     /// closed. Some four of those that read nothing; a thousand that read slowly share it.
     unsent_in_all_bytes: usize,
+    /// Of the same, what is too much for connections that take nothing to have a part in it: half of what consumers'
+    /// fetches may have, so that others always find room.
+    crowded_bytes: usize,
+    /// How long a connection that has something waiting may take nothing while it is crowded: longer than a client is
+    /// busy with what it took, and far shorter than clients wait for an answer.
+    stalled: Duration,
     /// Open connections: what a node takes, and room to tell those that come after that there are too many.
     connections: usize,
     /// How long a connection that others opened may say nothing: a client that still wants something asks sooner, and one
@@ -95,6 +101,8 @@ impl Default for Limits {
             batch_events: 256,
             unsent_bytes: 128 << 20,
             unsent_in_all_bytes: 512 << 20,
+            crowded_bytes: 32 << 20,
+            stalled: Duration::from_secs(2),
             connections: 16_896,
             idle: Duration::from_secs(600),
             connect_timeout: Duration::from_secs(3),
@@ -256,10 +264,11 @@ impl Driver<'_> {
         let mut batch = vec![Event::Start];
         loop {
             let mut effects = Effects::new();
+            let mut env = BatchEnv { env: &mut self.env, conns: &self.conns, shared: &self.shared };
             for event in batch {
-                self.node.step(now_ns(self.started), event, &mut self.env, &mut effects);
+                self.node.step(now_ns(self.started), event, &mut env, &mut effects);
             }
-            self.node.settle(now_ns(self.started), &mut self.env, &mut effects);
+            self.node.settle(now_ns(self.started), &mut env, &mut effects);
             for effect in effects {
                 if let Effect::Exit { status } = effect {
                     self.flush().await;
@@ -341,6 +350,12 @@ impl Driver<'_> {
                 self.conns.get(&conn).is_some_and(Conn::is_open).then_some(Event::Received { conn, bytes })
             }
             Incoming::Closed { conn } => self.conns.remove(&conn).map(|_| Event::Closed { conn }),
+            Incoming::Stalled { conn, unsent_bytes } => {
+                let line = format_args!("it takes none of {unsent_bytes} bytes, and many wait for others");
+                log!(self.env, Warn, "closing connection {}: {line}", conn.0);
+                self.conns.remove(&conn).map(|_| Event::Closed { conn })
+            }
+            Incoming::Drained { conn } => self.conns.contains_key(&conn).then_some(Event::Drained { conn }),
         }
     }
 

@@ -453,6 +453,64 @@ fn wakes_no_sooner_than_asked_and_only_as_asked_last() {
     });
 }
 
+/// Sends as many megabytes as each byte says.
+fn megabytes(conn: ConnId, bytes: &[u8], effects: &mut Effects) {
+    for _ in 0..bytes.iter().map(|byte| usize::from(*byte)).sum() {
+        effects.push(Effect::Send { conn, bytes: Bytes::from_static(&[0; 1 << 20]) });
+    }
+}
+
+#[test]
+fn where_it_is_crowded_who_takes_nothing_is_closed() {
+    let stalled = Duration::from_millis(50);
+    let limits = Limits { crowded_bytes: 32 << 20, stalled, ..Limits::default() };
+    let (closes, seen) = std_mpsc::channel();
+    let step = move |_: u64, event: Event, _: &mut dyn Env, effects: &mut Effects| match event {
+        Event::Received { conn, bytes } => megabytes(conn, &bytes, effects),
+        Event::Closed { conn } => closes.send(conn).expect("the test waits"),
+        _ => {}
+    };
+    let log = check(limits, step, |address| {
+        let mut greedy = connect(address);
+        // Alone it may take its time.
+        greedy.write_all(&[16]).expect("writes");
+        assert!(seen.recv_timeout(10 * stalled).is_err());
+        greedy.write_all(&[48]).expect("writes");
+        assert_eq!(seen.recv_timeout(PATIENCE).expect("it is closed"), ConnId::accepted_by_driver(0));
+        let mut modest = connect(address);
+        modest.write_all(&[20]).expect("others are served");
+        modest.read_exact(&mut vec![1; 20 << 20]).expect("all of it");
+    });
+    assert!(log.contains("closing connection 1: it takes none of "), "{log}");
+}
+
+#[test]
+fn a_node_that_asks_hears_when_all_is_taken() {
+    let (tells, told) = std_mpsc::channel();
+    let step = move |_: u64, event: Event, env: &mut dyn Env, effects: &mut Effects| match event {
+        Event::Received { conn, bytes } if bytes[0] > 0 => megabytes(conn, &bytes, effects),
+        Event::Received { conn, .. } => {
+            let (of_one, of_all) = (env.unsent_bytes(conn), env.unsent_in_all_bytes());
+            tells.send(of_one.min(of_all)).expect("the test waits");
+        }
+        Event::Drained { conn } => tells.send(env.unsent_bytes(conn)).expect("the test waits"),
+        _ => {}
+    };
+    check(Limits::default(), step, |address| {
+        let mut stream = connect(address);
+        stream.write_all(&[32]).expect("writes");
+        stream.read_exact(&mut [1; 1]).expect("some of it");
+        stream.write_all(&[0]).expect("writes");
+        assert!(told.recv_timeout(PATIENCE).expect("it is asked") > 0);
+        stream.read_exact(&mut vec![1; (32 << 20) - 1]).expect("the rest");
+        assert_eq!(told.recv_timeout(PATIENCE).expect("it hears"), 0);
+        // It asks again when there is nothing: no event follows.
+        stream.write_all(&[0]).expect("writes");
+        assert_eq!(told.recv_timeout(PATIENCE).expect("it is asked"), 0);
+    });
+    assert_eq!(told.recv().ok(), None, "nothing else was told");
+}
+
 /// Counts steps and settles; answers in settle alone.
 #[derive(Default)]
 struct Settling {

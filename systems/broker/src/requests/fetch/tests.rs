@@ -12,17 +12,20 @@ use riprap_protocol::messages::{
     ListOffsetsRequestPartition, ListOffsetsRequestTopic,
 };
 use riprap_protocol::records::{BatchBuilder, EndTxnMarker, TxnResult};
+use std::collections::BTreeMap;
 
 const CLIENT: &str = "somebody:1";
-const FETCH: i16 = 12;
+pub(super) const FETCH: i16 = 12;
 const LIST_OFFSETS: i16 = 5;
 
 /// What a fetch is answered: the end of what it got, the last stable offset, and who was aborted from where.
 type Fetched = (i64, i64, Option<Vec<(i64, i64)>>);
 
-struct Quiet {
+pub(super) struct Quiet {
     disk: MemDisk,
     draws: Draws,
+    /// What connections have not taken.
+    pub(super) unsent: BTreeMap<ConnId, usize>,
 }
 
 impl Env for Quiet {
@@ -38,27 +41,38 @@ impl Env for Quiet {
         self.draws.next_u64(purpose)
     }
 
+    fn unsent_bytes(&self, conn: ConnId) -> usize {
+        self.unsent.get(&conn).copied().unwrap_or(0)
+    }
+
+    fn unsent_in_all_bytes(&self) -> usize {
+        self.unsent.values().sum()
+    }
+
     fn log(&mut self, _level: riprap_env::LogLevel, _module: &'static str, _line: std::fmt::Arguments<'_>) {}
 }
 
 /// A broker alone, with a topic `t` of one partition and a client.
-struct Play {
-    running: Running,
-    env: Quiet,
+pub(super) struct Play {
+    pub(super) running: Running,
+    pub(super) env: Quiet,
     now_ns: u64,
     wake_at_ns: u64,
     conn: ConnId,
     sent: BytesMut,
+    /// What was sent, in order, to whom and how much.
+    pub(super) sends: Vec<(ConnId, usize)>,
 }
 
 impl Play {
-    fn new() -> Play {
+    pub(super) fn new() -> Play {
         let address = Address { host: "n1".to_owned(), port: 9092 };
         let config = BrokerConfig::new(BrokerId(1), [(BrokerId(1), address)].into());
-        let mut env = Quiet { disk: MemDisk::new(), draws: Draws::new(1, "n1") };
+        let mut env = Quiet { disk: MemDisk::new(), draws: Draws::new(1, "n1"), unsent: BTreeMap::new() };
         let running = Running::start(config, 0, &mut env).expect("an empty disk");
         let conn = ConnId::accepted_by_driver(0);
-        let mut play = Play { running, env, now_ns: 0, wake_at_ns: 0, conn, sent: BytesMut::new() };
+        let mut play =
+            Play { running, env, now_ns: 0, wake_at_ns: 0, conn, sent: BytesMut::new(), sends: Vec::new() };
         play.wait_ms(3000);
         play.happen(Some(Event::Accepted { conn, peer: CLIENT.to_owned() }));
         let topic = CreateTopicsRequestTopic {
@@ -73,7 +87,7 @@ impl Play {
         play
     }
 
-    fn happen(&mut self, event: Option<Event>) {
+    pub(super) fn happen(&mut self, event: Option<Event>) {
         let mut effects = Effects::new();
         let mut cx = Cx { now_ns: self.now_ns, env: &mut self.env, effects: &mut effects };
         if let Some(event) = event {
@@ -82,14 +96,19 @@ impl Play {
         self.running.settle(&mut cx).expect("the disk in memory does not fail");
         for effect in effects {
             match effect {
-                Effect::Send { bytes, .. } => self.sent.extend_from_slice(&bytes),
+                Effect::Send { conn, bytes } => {
+                    self.sends.push((conn, bytes.len()));
+                    if conn == self.conn {
+                        self.sent.extend_from_slice(&bytes);
+                    }
+                }
                 Effect::WakeAt { at_ns } => self.wake_at_ns = at_ns,
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    fn wait_ms(&mut self, ms: u64) {
+    pub(super) fn wait_ms(&mut self, ms: u64) {
         let until_ns = self.now_ns + ms * 1_000_000;
         while self.wake_at_ns <= until_ns {
             self.now_ns = self.wake_at_ns.max(self.now_ns + 1);
@@ -99,14 +118,7 @@ impl Play {
     }
 
     fn ask<R: Request>(&mut self, version: i16, body: &R) {
-        let header = riprap_protocol::frame::RequestHeader {
-            api_key: R::KEY,
-            api_version: version,
-            correlation_id: 1,
-            client_id: None,
-        };
-        let bytes = riprap_protocol::frame::encode_request(&header, body).expect("it fits its version");
-        self.happen(Some(Event::Received { conn: self.conn, bytes }));
+        self.happen(Some(Event::Received { conn: self.conn, bytes: frame(version, body) }));
     }
 
     fn answer<R: Request>(&mut self, version: i16) -> Option<R::Response> {
@@ -119,7 +131,7 @@ impl Play {
     }
 
     /// Appends as the partition's leader, and has it committed.
-    fn append(&mut self, batch: BatchBuilder) {
+    pub(super) fn append(&mut self, batch: BatchBuilder) {
         let key = self.running.key_of("t", 0).expect("the topic is there");
         let replica = self.running.replicas.get_mut(key).expect("it has a copy");
         replica.log.append_as_leader(&mut self.env.disk, batch.build(), 0, 0).expect("it is right");
@@ -128,23 +140,7 @@ impl Play {
     }
 
     fn fetch(&mut self, isolation_level: i8, fetch_offset: i64, max_wait_ms: i32) {
-        let partition =
-            FetchRequestPartition { fetch_offset, partition_max_bytes: 1 << 20, ..Default::default() };
-        let topic =
-            FetchRequestTopic { name: "t".to_owned(), partitions: vec![partition], ..Default::default() };
-        self.ask(
-            FETCH,
-            &FetchRequest {
-                replica_id: -1,
-                max_wait_ms,
-                min_bytes: 1,
-                max_bytes: 1 << 20,
-                session_epoch: -1,
-                isolation_level,
-                topics: vec![topic],
-                ..Default::default()
-            },
-        );
+        self.ask(FETCH, &fetch_request(isolation_level, fetch_offset, max_wait_ms, 1 << 20));
     }
 
     fn fetched(&mut self) -> Option<Fetched> {
@@ -172,6 +168,38 @@ impl Play {
         self.ask(LIST_OFFSETS, &request);
         let response = self.answer::<ListOffsetsRequest>(LIST_OFFSETS).expect("it is answered at once");
         assert_eq!(response.topics[0].partitions[0].offset, expect, "isolation {isolation_level}");
+    }
+}
+
+pub(super) fn frame<R: Request>(version: i16, body: &R) -> Bytes {
+    let header = riprap_protocol::frame::RequestHeader {
+        api_key: R::KEY,
+        api_version: version,
+        correlation_id: 1,
+        client_id: None,
+    };
+    riprap_protocol::frame::encode_request(&header, body).expect("it fits its version")
+}
+
+/// A fetch from the topic `t`.
+pub(super) fn fetch_request(
+    isolation_level: i8,
+    fetch_offset: i64,
+    max_wait_ms: i32,
+    max_bytes: i32,
+) -> FetchRequest {
+    let partition =
+        FetchRequestPartition { fetch_offset, partition_max_bytes: max_bytes, ..Default::default() };
+    let topic = FetchRequestTopic { name: "t".to_owned(), partitions: vec![partition], ..Default::default() };
+    FetchRequest {
+        replica_id: -1,
+        max_wait_ms,
+        min_bytes: 1,
+        max_bytes,
+        session_epoch: -1,
+        isolation_level,
+        topics: vec![topic],
+        ..Default::default()
     }
 }
 

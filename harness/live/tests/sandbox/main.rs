@@ -205,3 +205,33 @@ const N0: Endpoint = Endpoint::Node(NodeIx(0));
 const N1: Endpoint = Endpoint::Node(NodeIx(1));
 const N2: Endpoint = Endpoint::Node(NodeIx(2));
 const H: Endpoint = Endpoint::Harness;
+
+/// The names of the network interfaces, sorted.
+fn interfaces() -> Vec<String> {
+    let text = fs::read_to_string("/proc/net/dev").expect("every Linux has it");
+    let mut names: Vec<_> =
+        text.lines().filter_map(|l| Some(l.split_once(':')?.0.trim().to_string())).collect();
+    names.sort();
+    names
+}
+
+fn shell(script: &str) -> ProcessSpec {
+    ProcessSpec {
+        program: "sh".into(),
+        args: vec!["-c".into(), script.into()],
+        env: BTreeMap::from([("WHO".into(), "node".into())]),
+        cwd: Some("/".into()),
+        log: folder().join("log"),
+    }
+}
+
+/// Waits until a started script has written so.
+#[track_caller]
+fn await_log(text: &str) {
+    let deadline = Instant::now() + LIMIT;
+    let log = || fs::read_to_string(folder().join("log")).unwrap_or_default();
+    while !log().contains(text) {
+        assert!(Instant::now() < deadline, "{text:?} never came, only {:?}", log());
+        thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -139,15 +139,6 @@ fn the_machines_network_is_untouched() {
     }
 }
 
-/// The names of the network interfaces, sorted.
-fn interfaces() -> Vec<String> {
-    let text = fs::read_to_string("/proc/net/dev").expect("every Linux has it");
-    let mut names: Vec<_> =
-        text.lines().filter_map(|l| Some(l.split_once(':')?.0.trim().to_string())).collect();
-    names.sort();
-    names
-}
-
 /// Interfaces, addresses and routes of this process's network.
 fn machine() -> (Vec<String>, [String; 3]) {
     let read = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();

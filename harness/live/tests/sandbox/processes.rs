@@ -2,27 +2,6 @@
 
 use super::*;
 
-fn shell(script: &str) -> ProcessSpec {
-    ProcessSpec {
-        program: "sh".into(),
-        args: vec!["-c".into(), script.into()],
-        env: BTreeMap::from([("WHO".into(), "node".into())]),
-        cwd: Some("/".into()),
-        log: folder().join("log"),
-    }
-}
-
-/// Waits until a started script has written so.
-#[track_caller]
-fn await_log(text: &str) {
-    let deadline = Instant::now() + LIMIT;
-    let log = || fs::read_to_string(folder().join("log")).unwrap_or_default();
-    while !log().contains(text) {
-        assert!(Instant::now() < deadline, "{text:?} never came, only {:?}", log());
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
 fn processes_start_pause_go_on_and_die() {
     check_inside("processes::processes_start_pause_go_on_and_die", |inside| {

@@ -144,6 +144,11 @@ impl Connections {
         }
     }
 
+    /// Whether somebody is there to be answered.
+    pub(crate) fn is_heard(&self, conn: ConnId) -> bool {
+        self.open.get(&conn).is_some_and(|connection| !connection.is_closed)
+    }
+
     /// The connections that have sent more while a request of theirs was in work, since the last call.
     pub(crate) fn take_overtaken(&mut self) -> BTreeSet<ConnId> {
         std::mem::take(&mut self.overtaken)

@@ -96,6 +96,11 @@ impl Running {
         if let Fetcher::Follower(id, incarnation) = fetcher {
             self.note_follower(id, incarnation, to.api_version, &request, cx.now_ns);
         }
+        if !self.connections.is_heard(to.conn) {
+            // What nobody will take would use up room that others wait for.
+            self.connections.done(to.conn);
+            return;
+        }
         let image = self.quorum.image();
         let keys = request.topics.iter().flat_map(|topic| {
             let id = topic_of(image, to.api_version, &topic.name, topic.topic_id);

@@ -293,3 +293,54 @@ impl<C> Peers<C> {
         self.closed(now_ns, conn);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use riprap_protocol::messages::BrokerHeartbeatRequest;
+
+    fn addresses(ports: &[(i32, u16)]) -> BTreeMap<BrokerId, Address> {
+        let address = |&(id, port): &(i32, u16)| (BrokerId(id), Address { host: "h".to_owned(), port });
+        ports.iter().map(address).collect()
+    }
+
+    /// Where connections are opened, and how many are closed.
+    fn seen(effects: &mut Effects) -> (Vec<String>, usize) {
+        let all = std::mem::take(effects);
+        let opened = all.iter().filter_map(|effect| match effect {
+            Effect::Connect { to, .. } => Some(to.clone()),
+            _ => None,
+        });
+        let mut opened: Vec<String> = opened.collect();
+        opened.dedup();
+        (opened, all.iter().filter(|effect| matches!(effect, Effect::Close { .. })).count())
+    }
+
+    #[test]
+    fn who_is_reached_changes() {
+        let (mut peers, mut effects) = (Peers::<&str>::new(), Effects::default());
+        peers.reach(0, addresses(&[(1, 10), (2, 20)]), &mut effects);
+        peers.tick(0, &mut effects);
+        assert_eq!(seen(&mut effects), (vec!["h:10".to_owned(), "h:20".to_owned()], 0));
+        let conns: Vec<ConnId> = peers.conns.keys().copied().collect();
+        conns.iter().for_each(|conn| peers.connected(*conn));
+        let link = LinkId { to: BrokerId(2), purpose: Purpose::Control };
+        let body = BrokerHeartbeatRequest::default();
+        peers.send(link, 0, &body, "asked", 1_000, &mut effects).expect("it stands");
+        peers.take_events();
+        // 2 is elsewhere now, and 3 is new; what was asked of 2 is lost.
+        effects = Effects::default();
+        peers.reach(0, addresses(&[(1, 10), (2, 21), (3, 30)]), &mut effects);
+        assert_eq!(seen(&mut effects), (vec![], 6));
+        let events = peers.take_events();
+        assert!(matches!(&events[..], [LinkEvent::Lost { to: BrokerId(2), call: "asked" }]), "{events:?}");
+        peers.tick(0, &mut effects);
+        assert_eq!(seen(&mut effects), (vec!["h:21".to_owned(), "h:30".to_owned()], 0));
+        // 2 is gone before its connections stood.
+        peers.reach(0, addresses(&[(1, 10)]), &mut effects);
+        assert_eq!(seen(&mut effects), (vec![], 12));
+        peers.tick(u64::MAX / 2, &mut effects);
+        assert_eq!(seen(&mut effects), (vec![], 0));
+        assert!(peers.is_up(LinkId { to: BrokerId(1), purpose: Purpose::Control }));
+    }
+}

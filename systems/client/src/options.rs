@@ -51,7 +51,8 @@ pub struct Options {
     pub max_poll_interval: Duration,
     /// How long a broker holds a fetch that finds nothing. 100 ms.
     pub fetch_max_wait: Duration,
-    /// What a fetch is to find before it is answered. Units: bytes. 1.
+    /// What a fetch is to find before it is answered. Units: bytes. 1. If it is more than what may be fetched of a partition,
+    /// each fetch of that one waits as long as it may.
     pub fetch_min_bytes: i32,
     /// What one fetch brings at most. Units: bytes. 50 MiB.
     pub fetch_max_bytes: i32,

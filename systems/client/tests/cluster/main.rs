@@ -1,7 +1,8 @@
 //! Clients against a whole simulated cluster, in good weather and in bad: what is acknowledged is read, what is said to have
 //! failed is not, nothing is there twice that must not be.
 //!
-//! `RIPRAP_SEEDS=1..100 cargo test -p riprap-client --test cluster` tries more seeds.
+//! `RIPRAP_SEEDS=1..100 cargo test -p riprap-client --test cluster` tries more seeds; with
+//! `RIPRAP_LOG=1` what is not done in time prints what brokers and clients have logged.
 
 mod groups;
 mod pipeline;

@@ -3,6 +3,7 @@
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
 use riprap_client::{Options, WireLog};
 use riprap_core::client::{ClientConfig, ClientLog, Isolation};
+use riprap_env::LogLevel;
 use riprap_env::random::Draws;
 use riprap_env::task::{Io, Tasks};
 use riprap_sim::{HostId, Physics, World};
@@ -33,6 +34,9 @@ impl Stage {
     /// A cluster that is up.
     pub(crate) fn new(seed: u64) -> Stage {
         let mut world = World::new(seed, Physics::default());
+        if std::env::var_os("RIPRAP_LOG").is_some() {
+            world.keep_logs(LogLevel::Debug);
+        }
         let brokers: Vec<HostId> = (1..=BROKERS)
             .map(|id| {
                 let make =
@@ -70,7 +74,12 @@ impl Stage {
     pub(crate) fn until(&mut self, limit_ms: u64, what: &str, is_so: impl Fn() -> bool) -> u64 {
         let began_ns = self.world.now_ns();
         while !is_so() {
-            assert!(self.world.now_ns() < began_ns + limit_ms * MS, "not within {limit_ms} ms: {what}");
+            if self.world.now_ns() >= began_ns + limit_ms * MS {
+                for host in self.brokers.iter().chain(&self.others) {
+                    eprintln!("{}:\n{}", self.world.name(*host), self.world.log(*host));
+                }
+                panic!("not within {limit_ms} ms: {what}");
+            }
             self.run_ms(10);
         }
         (self.world.now_ns() - began_ns) / MS
@@ -89,8 +98,9 @@ impl Stage {
             session_timeout: ms(3000, 6000),
             heartbeat_interval: ms(200, 1000),
             fetch_max_wait: ms(0, 500),
+            // A fetch that may not bring as much as it waits for waits each time.
             fetch_min_bytes: 1 + self.draw(200) as i32,
-            max_partition_fetch_bytes: 100 + self.draw(3000) as i32,
+            max_partition_fetch_bytes: 300 + self.draw(3000) as i32,
             fetch_sessions: self.draw(2) == 0,
             ..defaults
         }

@@ -14,6 +14,7 @@ mod assignor;
 mod classic;
 mod kip848;
 pub(crate) mod offsets;
+mod opaque;
 
 use crate::backoff::ns;
 use crate::coordinator::Finder;

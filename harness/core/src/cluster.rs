@@ -47,7 +47,7 @@ pub struct ClusterError(pub String);
 pub type Link = (NodeId, NodeId);
 
 /// A running cluster.
-pub trait Cluster: Send + Sync {
+pub trait Cluster {
     /// Its nodes, in order.
     fn nodes(&self) -> Vec<NodeId>;
 

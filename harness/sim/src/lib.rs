@@ -7,15 +7,19 @@
 //!
 //! ```text
 //!   World    hosts with their disks and clocks, connections between them, what happens when
+//!   Runner   ops and faults of a generator, carried out in a world
 //!   Trace    a rolling hash of all that happened; equal hashes mean equal runs
 //! ```
 
+mod cluster;
 mod host;
 mod network;
 mod panics;
+pub mod runner;
 mod trace;
 mod world;
 
+pub use cluster::SimCluster;
 pub use host::{Crash, HostId, Physics};
 pub use network::Direction;
 pub use trace::{Trace, TraceEvent};

@@ -83,6 +83,11 @@ impl World {
         id
     }
 
+    /// What the host that is added next will be.
+    pub fn next_host(&self) -> HostId {
+        HostId(self.hosts.len())
+    }
+
     /// Nanoseconds since the world began.
     pub fn now_ns(&self) -> u64 {
         self.now_ns

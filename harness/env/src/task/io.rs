@@ -477,6 +477,11 @@ impl<T> Inbox<T> {
         self.0.1.tell();
     }
 
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.0.borrow().is_empty()
+    }
+
     /// The oldest value, if there is one.
     pub fn try_take(&self) -> Option<T> {
         self.0.0.borrow_mut().pop_front()

@@ -1,0 +1,114 @@
+//! The nodes of a system under test in a [`World`], as faults see them.
+
+use crate::host::HostId;
+use crate::world::World;
+use riprap_core::cluster::{Cluster, ClusterError, Link, NodeId, NodeState};
+use std::cell::{RefCell, RefMut};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A simulated cluster. Its nodes are the first hosts of its world, named as they are: `n1`, `n2`, ...
+pub struct SimCluster {
+    world: RefCell<World>,
+    nodes: BTreeMap<NodeId, HostId>,
+    /// Why a process that does not run ended.
+    ends: RefCell<BTreeMap<NodeId, &'static str>>,
+}
+
+impl SimCluster {
+    /// A cluster of nodes that have not been started.
+    pub fn new(
+        mut world: World,
+        nodes: u16,
+        make: impl Fn(NodeId) -> Box<dyn riprap_env::Node> + Clone + 'static,
+    ) -> SimCluster {
+        let add = |id: NodeId| {
+            let make = make.clone();
+            (id, world.add(&id.to_string(), move || make(id)))
+        };
+        let nodes = NodeId::first(nodes).into_iter().map(add).collect();
+        SimCluster { world: RefCell::new(world), nodes, ends: RefCell::default() }
+    }
+
+    /// The world that it lives in.
+    pub fn world(&self) -> RefMut<'_, World> {
+        self.world.borrow_mut()
+    }
+
+    /// The host of a node. Errors: there is no such node.
+    pub fn host(&self, node: NodeId) -> Result<HostId, ClusterError> {
+        self.nodes.get(&node).copied().ok_or_else(|| ClusterError(format!("there is no node {node}")))
+    }
+
+    /// The nodes whose process ended though nobody had ended it, each with how and, after a panic, from where.
+    pub fn ended_by_themselves(&self) -> Vec<(NodeId, String, Option<String>)> {
+        let world = self.world.borrow();
+        let of = |host: HostId| self.nodes.iter().find(|(_, at)| **at == host).map(|(node, _)| *node);
+        let crashes = world.crashes().iter();
+        crashes
+            .filter_map(|crash| Some((of(crash.host)?, crash.how.clone(), crash.backtrace.clone())))
+            .collect()
+    }
+}
+
+impl Cluster for SimCluster {
+    fn nodes(&self) -> Vec<NodeId> {
+        self.nodes.keys().copied().collect()
+    }
+
+    fn start(&self, node: NodeId) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        if !self.world().is_up(host) {
+            self.world().start(host);
+        }
+        Ok(())
+    }
+
+    fn kill(&self, node: NodeId) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        if self.world().is_up(host) {
+            self.world().kill(host);
+            self.ends.borrow_mut().insert(node, "killed");
+        }
+        Ok(())
+    }
+
+    fn pause(&self, node: NodeId) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        self.world().pause(host);
+        Ok(())
+    }
+
+    fn resume(&self, node: NodeId) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        self.world().resume(host);
+        Ok(())
+    }
+
+    fn state(&self, node: NodeId) -> Result<NodeState, ClusterError> {
+        let host = self.host(node)?;
+        let world = self.world();
+        Ok(match (world.is_up(host), world.is_paused(host)) {
+            (true, false) => NodeState::Running,
+            (true, true) => NodeState::Paused,
+            (false, _) => {
+                let how = self.ends.borrow().get(&node).copied().unwrap_or("ended by itself");
+                NodeState::Down(how.to_owned())
+            }
+        })
+    }
+
+    fn cut(&self, links: &BTreeSet<Link>) -> Result<(), ClusterError> {
+        let host = |node: &NodeId| self.host(*node);
+        let cuts = links
+            .iter()
+            .map(|(from, to)| Ok((host(from)?, host(to)?)))
+            .collect::<Result<_, ClusterError>>()?;
+        self.world().set_cuts(cuts);
+        Ok(())
+    }
+
+    fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError> {
+        let reach = |(from, to): &Link| Ok(self.world().passes((self.host(*from)?, self.host(*to)?)));
+        links.iter().map(reach).collect()
+    }
+}

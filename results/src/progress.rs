@@ -128,6 +128,8 @@ fn fit(parts: &[(crate::terminal::Colour, String)], width: usize) -> String {
 pub struct Progress {
     state: State,
     began: Instant,
+    /// The time of a simulated run.
+    simulated_ns: Option<u64>,
     terminal: Terminal,
     /// When the line was last written; `None`: write it at the next occasion.
     shown: Option<Instant>,
@@ -141,13 +143,22 @@ impl Progress {
         Progress {
             state: State::default(),
             began: Instant::now(),
+            simulated_ns: None,
             terminal: Terminal::stderr(),
             shown: None,
             standing: false,
         }
     }
 
+    /// Shows this as the run's time from now on: that of a simulated run is not ours.
+    pub fn set_time(&mut self, now_ns: u64) {
+        self.simulated_ns = Some(now_ns);
+    }
+
     fn now_ns(&self) -> u64 {
+        if let Some(now_ns) = self.simulated_ns {
+            return now_ns;
+        }
         u64::try_from(self.began.elapsed().as_nanos()).expect("a run is shorter than 584 years")
     }
 

@@ -56,6 +56,7 @@ pub(crate) mod tests {
                 system: "broker".to_owned(),
                 workload: "queue".to_owned(),
                 nemesis: vec!["kill".to_owned(), "partition:bridge".to_owned()],
+                sim: None,
                 nodes: 3,
                 time_limit_ms: 30_000,
                 rate_hz: 100.5,

@@ -56,6 +56,9 @@ impl StoreError {
     }
 }
 
+/// What a node's log is called, in its folder.
+const NODE_LOG: &str = "node.log";
+
 /// The folder of all runs.
 pub struct Store;
 
@@ -225,6 +228,12 @@ impl RunDir {
     /// A node's folder, made if need be: its logs and configuration are its own.
     pub fn node_dir(&self, node: NodeId) -> Result<PathBuf, StoreError> {
         self.make_dir(&format!("nodes/{node}"))
+    }
+
+    /// Writes down what a simulated node has logged.
+    pub fn write_node_log(&self, node: NodeId, log: &str) -> Result<(), StoreError> {
+        let path = self.node_dir(node)?.join(NODE_LOG);
+        fs::write(&path, log).map_err(|e| StoreError::new("write", &path, e))
     }
 
     /// Adds a line to `riprap.log`, with the run's time and the number of ops begun or ended before it: two runs of a

@@ -1,6 +1,11 @@
 //! The bundled broker as a system under test: this very program, run as `riprap broker`.
 
+mod simulation;
+
+pub(crate) use simulation::Simulation;
+
 use crate::librdkafka::{self, KafkaLog};
+use bytes::Bytes;
 use riprap_broker::defect;
 use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::NodeId;
@@ -28,7 +33,7 @@ static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
     name: "broker",
     doc: "The bundled Kafka-compatible broker: a replicated log with a Raft metadata quorum, in Rust, part of this \
           program. Correct by default; planted defects (--defect) re-create documented bugs of real systems.",
-    simulated: false,
+    simulated: true,
     defects: defect::ALL
         .iter()
         .map(|defect| DefectInfo {
@@ -128,18 +133,7 @@ impl System for Bundled {
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
         let address = SocketAddr::new(deployment.place(node).address, PORT);
         let metadata = ask_metadata(address).map_err(|e| format!("{node} does not answer: {e}"))?;
-        let nodes = deployment.nodes.len();
-        if metadata.brokers.len() < nodes {
-            return Err(format!("{node} knows {} of {nodes} brokers", metadata.brokers.len()));
-        }
-        for topic in &metadata.topics {
-            if let Some(partition) = topic.partitions.iter().find(|p| p.error_code != ErrorCode::NONE) {
-                let name = topic.name.as_deref().unwrap_or("a topic");
-                let index = partition.index;
-                return Err(format!("{node} knows no leader of {name}-{index}: {}", partition.error_code));
-            }
-        }
-        Ok(())
+        settled(node, deployment.nodes.len(), &metadata)
     }
 
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {
@@ -151,27 +145,48 @@ impl System for Bundled {
     }
 }
 
-/// Asks a broker what it knows of the cluster. Errors: in words.
-fn ask_metadata(address: SocketAddr) -> Result<MetadataResponse, String> {
-    const VERSION: i16 = 9;
-    let in_words = |e: std::io::Error| e.to_string();
-    let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(in_words)?;
-    stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
-    stream.set_write_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
+/// The version of Metadata that brokers are asked in whether they serve.
+const METADATA_VERSION: i16 = 9;
+
+/// A question for all that a broker knows, as a frame.
+fn metadata_request() -> Bytes {
     let header = RequestHeader {
         api_key: MetadataRequest::KEY,
-        api_version: VERSION,
+        api_version: METADATA_VERSION,
         correlation_id: 1,
         client_id: Some("riprap".to_owned()),
     };
     let request = MetadataRequest { topics: None, allow_auto_topic_creation: false, ..Default::default() };
-    let request = frame::encode_request(&header, &request).expect("a small request");
-    stream.write_all(&request).map_err(in_words)?;
+    frame::encode_request(&header, &request).expect("a small request")
+}
+
+/// Whether all is settled in what a node knows: all brokers, and a leader of every partition.
+fn settled(node: NodeId, nodes: usize, metadata: &MetadataResponse) -> Result<(), String> {
+    if metadata.brokers.len() < nodes {
+        return Err(format!("{node} knows {} of {nodes} brokers", metadata.brokers.len()));
+    }
+    for topic in &metadata.topics {
+        if let Some(partition) = topic.partitions.iter().find(|p| p.error_code != ErrorCode::NONE) {
+            let name = topic.name.as_deref().unwrap_or("a topic");
+            let index = partition.index;
+            return Err(format!("{node} knows no leader of {name}-{index}: {}", partition.error_code));
+        }
+    }
+    Ok(())
+}
+
+/// Asks a broker what it knows of the cluster. Errors: in words.
+fn ask_metadata(address: SocketAddr) -> Result<MetadataResponse, String> {
+    let in_words = |e: std::io::Error| e.to_string();
+    let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(in_words)?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
+    stream.set_write_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
+    stream.write_all(&metadata_request()).map_err(in_words)?;
     let mut reader = FrameReader::new(frame::MAX_RESPONSE_SIZE_BYTES);
     let mut buffer = [0; 16 << 10];
     loop {
         if let Some(frame) = reader.next_frame().map_err(|e| e.to_string())? {
-            let response = frame::decode_response::<MetadataRequest>(frame, VERSION);
+            let response = frame::decode_response::<MetadataRequest>(frame, METADATA_VERSION);
             return response.map(|(_, response)| response).map_err(|e| e.to_string());
         }
         match stream.read(&mut buffer).map_err(in_words)? {

@@ -5,6 +5,7 @@
 
 mod bundled;
 pub mod librdkafka;
+pub mod simulated;
 
 use riprap_core::system::System;
 

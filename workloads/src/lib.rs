@@ -19,6 +19,7 @@ use riprap_core::system::CLIENT_SETTING;
 use riprap_core::{History, Key};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 /// What the registry knows of a workload.
@@ -32,10 +33,10 @@ pub struct WorkloadInfo {
     pub finds: &'static [&'static str],
 }
 
-/// Makes one client of the system under test.
-pub type Connect = Arc<dyn Fn(&ClientConfig) -> Result<Box<dyn Log>, LogError> + Send + Sync>;
+/// Makes one client of the system under test, where its caller runs.
+pub type Connect = Rc<dyn Fn(&ClientConfig) -> Result<Box<dyn Log>, LogError>>;
 
-/// What the clients of one run share.
+/// What a client gets from its run.
 #[derive(Clone)]
 pub struct Shared {
     /// Connects to the system under test.

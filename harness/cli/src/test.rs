@@ -1,23 +1,28 @@
 //! `riprap test`: one run, from deployment to verdict.
 
+mod live;
 mod phases;
+mod sim;
 
 use crate::args::TestArgs;
 use crate::{Failure, print};
-use phases::Main;
+use live::LiveStage;
+use phases::{Active, Stage as _, observe_op, phases};
 use riprap_checker::{Valid, Verdict};
-use riprap_core::History;
+use riprap_core::{History, Op};
 use riprap_core::client::SubscribeVia;
 use riprap_core::cluster::Cluster;
 use riprap_core::fault::Fault;
-use riprap_core::plan::{Plan, TestConfig};
+use riprap_core::plan::{Physics, Plan, TestConfig};
 use riprap_core::system::{CLIENT_SETTING, Deployment, System};
+use riprap_env::LogLevel;
 use riprap_live::cluster::{ClusterSpec, LiveCluster};
 use riprap_live::interrupt;
 use riprap_live::machine;
 use riprap_live::sandbox::{self, Entered, Inside};
 use riprap_nemesis::Choice;
-use riprap_results::{Paint, Progress, RunDir, Store, TestRecord, json_text, publish, summary, utc_text};
+use riprap_results::{HistoryWriter, Paint, Progress, RunDir, Store, TestRecord, json_text, publish, summary, utc_text};
+use riprap_systems::simulated::Simulated;
 use riprap_workloads::Workload;
 use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt as _;
@@ -47,13 +52,18 @@ struct Test {
     faults: Vec<Choice>,
     plan: Plan,
     deployment: Deployment,
+    /// How to simulate the system, if the run is a simulation.
+    simulated: Option<&'static dyn Simulated>,
 }
 
 pub(crate) fn run(args: &TestArgs) -> Result<u8, Failure> {
     let test = Test::resolve(args)?;
+    if args.sim {
+        return test.run(args, None);
+    }
     match sandbox::enter().map_err(Failure::harness)? {
         Entered::Done(code) => Ok(code),
-        Entered::Inside(inside) => test.run(args, &inside),
+        Entered::Inside(inside) => test.run(args, Some(&inside)),
     }
 }
 
@@ -91,6 +101,7 @@ impl Test {
             system: args.system.clone(),
             workload: args.workload.clone(),
             nemesis: args.nemesis.clone(),
+            sim: args.sim.then(Physics::default),
             nodes: args.nodes,
             time_limit_ms: millis(args.time_limit),
             rate_hz: args.rate,
@@ -124,17 +135,25 @@ impl Test {
         system.validate(&deployment).map_err(Failure::Usage)?;
         let bare = |(name, value): (String, String)| (name[CLIENT_SETTING.len()..].to_owned(), value);
         let properties: Vec<_> = clients.into_iter().map(bare).collect();
-        system.validate_client(&properties).map_err(Failure::Usage)?;
+        let simulated = simulated(args)?;
+        let validated = match simulated {
+            Some(simulated) => simulated.validate_client(&properties),
+            None => system.validate_client(&properties),
+        };
+        validated.map_err(Failure::Usage)?;
         let planned: Vec<(&dyn Fault, _)> =
             faults.iter().map(|(fault, shapes)| (*fault, shapes.clone())).collect();
         let plan = Plan::expand(&config, &planned);
-        Ok(Test { config, system, workload, faults, plan, deployment })
+        Ok(Test { config, system, workload, faults, plan, deployment, simulated })
     }
 
-    fn run(&self, args: &TestArgs, inside: &Inside) -> Result<u8, Failure> {
+    /// Runs it: in the sandbox, or in simulation.
+    fn run(&self, args: &TestArgs, inside: Option<&Inside>) -> Result<u8, Failure> {
         let stop = interrupt::catch();
         let config = &self.config;
-        self.allow_files()?;
+        if inside.is_some() {
+            self.allow_files()?;
+        }
         let began = SystemTime::now();
         let run = Store::create(&args.store, self.system.info().name, &config.workload, began, config.seed)
             .map_err(Failure::harness)?;
@@ -151,18 +170,22 @@ impl Test {
         run.write_plan(&self.plan).map_err(Failure::harness)?;
         let progress = RefCell::new(Progress::stderr());
         progress.borrow_mut().note(&format!(
-            "riprap: {}{}, {}{} on {} nodes, faults {}, {} s, seed {}, run {}",
+            "riprap: {}{}, {}{} on {} {}nodes, faults {}, {} s, seed {}, run {}",
             config.system,
             config.defect.as_ref().map(|defect| format!(" with defect {defect}")).unwrap_or_default(),
             config.workload,
             if config.txn { " in transactions" } else { "" },
             config.nodes,
+            if config.sim.is_some() { "simulated " } else { "" },
             config.nemesis.join(" "),
             config.time_limit_ms as f64 / 1e3,
             config.seed,
             run.path().display(),
         ));
-        let outcome = self.carry_out(inside, &run, &progress, stop);
+        let outcome = match inside {
+            Some(inside) => self.carry_out(inside, &run, &progress, stop),
+            None => self.carry_out_simulated(&run, &progress, stop),
+        };
         progress.borrow_mut().finish();
         let (history, verdict) = outcome?;
         // Said before anything is made of it: on a disk that is full it would be lost.
@@ -193,7 +216,24 @@ impl Test {
         Ok(())
     }
 
-    /// From deployment to verdict.
+    /// From deployment to verdict, in simulation.
+    fn carry_out_simulated(
+        &self,
+        run: &Arc<RunDir>,
+        progress: &RefCell<Progress>,
+        stop: &AtomicBool,
+    ) -> Result<(History, Verdict), Failure> {
+        let infos = self.faults.iter().map(|(fault, _)| fault.info()).collect();
+        let writer = run.history_writer().map_err(Failure::harness)?;
+        let mut recorder = Recorder { run, writer, active: Active::new(infos), progress };
+        let outcome = sim::simulate(self, &mut recorder, progress, stop, Some(LogLevel::Info))?;
+        for (node, log) in &outcome.logs {
+            run.write_node_log(*node, log).map_err(Failure::harness)?;
+        }
+        Ok((outcome.history, outcome.verdict))
+    }
+
+    /// From deployment to verdict, on real nodes.
     fn carry_out(
         &self,
         inside: &Inside,
@@ -202,9 +242,9 @@ impl Test {
         stop: &AtomicBool,
     ) -> Result<(History, Verdict), Failure> {
         let cluster = Arc::new(self.deploy(inside, run, progress, stop)?);
-        let mut main = Main::new(self, &cluster, run, progress, stop)?;
-        let (history, mut verdict) = main.phases(self)?;
-        for (node, how) in cluster.ended_by_themselves() {
+        let mut stage = LiveStage::new(self, &cluster, run, progress, stop)?;
+        let (history, mut verdict) = phases(self, &mut stage, progress, stop)?;
+        for (node, how) in stage.ended_by_themselves() {
             if let Some(full) = full_disk(run.path()) {
                 // What it could not write says nothing about the system under test.
                 return Err(Failure::Harness(format!("{node} ended by itself: {how}; {full}")));
@@ -252,6 +292,42 @@ impl Test {
     }
 }
 
+/// Writes a simulated run down as it happens.
+struct Recorder<'a> {
+    run: &'a RunDir,
+    writer: HistoryWriter,
+    active: Active,
+    progress: &'a RefCell<Progress>,
+}
+
+impl sim::Watch for Recorder<'_> {
+    fn op(&mut self, op: &Op) -> Result<(), String> {
+        self.progress.borrow_mut().set_time(op.time_ns.unsigned_abs());
+        observe_op(op, &mut self.writer, &mut self.active, self.run, self.progress)
+    }
+
+    fn time(&mut self, now_ns: u64) {
+        let mut progress = self.progress.borrow_mut();
+        progress.set_time(now_ns);
+        progress.tick();
+    }
+}
+
+/// How to simulate the system that is asked for, if a simulation is.
+fn simulated(args: &TestArgs) -> Result<Option<&'static dyn Simulated>, Failure> {
+    if !args.sim {
+        return Ok(None);
+    }
+    if args.bin.is_some() {
+        return Err(Failure::usage("--bin and --sim exclude each other: what is simulated is part of this program"));
+    }
+    let name = &args.system;
+    let found = riprap_systems::simulated::find(name).ok_or_else(|| {
+        Failure::Usage(format!("--sim: system `{name}` runs live only; leave --sim out, or --system broker is right"))
+    })?;
+    Ok(Some(found))
+}
+
 /// What to say of the disk that holds a run, if it is full.
 fn full_disk(run: &Path) -> Option<String> {
     // What cannot be asked is not known to be full.
@@ -273,9 +349,7 @@ fn remove_data(run: &RunDir, config: &TestConfig, verdict: &Verdict) {
 }
 
 fn unsupported(args: &TestArgs) -> Result<(), Failure> {
-    let complaint = if args.sim {
-        Some("--sim: this version has no simulation; leave it out to run live")
-    } else if !args.hosts.is_empty() {
+    let complaint = if !args.hosts.is_empty() {
         Some("--hosts: this version runs in the local sandbox only; leave it out")
     } else if args.bootstrap.is_some() {
         Some("--bootstrap: this version tests clusters that it deploys itself; leave it out")

@@ -12,6 +12,38 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
+/// How quick a simulated network and simulated disks are: times are drawn evenly between the bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Physics {
+    /// How long bytes travel, at least. Units: nanoseconds.
+    pub min_latency_ns: u64,
+    /// How long they travel, at most.
+    pub max_latency_ns: u64,
+    /// One parcel in so many takes fifty times as long; none if 0.
+    pub slow_one_in: u64,
+    /// How long a host is busy when it made something durable, at least. Units: nanoseconds.
+    pub min_sync_ns: u64,
+    /// How long it is busy then, at most.
+    pub max_sync_ns: u64,
+    /// One event in so many waits for half a millisecond, to be taken in together with those that come meanwhile; none
+    /// if 0.
+    pub batched_one_in: u64,
+}
+
+impl Default for Physics {
+    /// A quiet local network and a good disk.
+    fn default() -> Physics {
+        Physics {
+            min_latency_ns: 50_000,
+            max_latency_ns: 500_000,
+            slow_one_in: 500,
+            min_sync_ns: 50_000,
+            max_sync_ns: 1_000_000,
+            batched_one_in: 8,
+        }
+    }
+}
+
 /// Every knob of a run, resolved: `test.json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TestConfig {
@@ -21,6 +53,9 @@ pub struct TestConfig {
     pub workload: String,
     /// The faults, as given: `kill`, `partition:bridge`, ...
     pub nemesis: Vec<String>,
+    /// If it runs in simulation: how quick that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sim: Option<Physics>,
     /// How many nodes.
     pub nodes: u16,
     /// How long the main phase lasts. Units: milliseconds.

@@ -14,38 +14,6 @@ const LOG_LIMIT_BYTES: usize = 16 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostId(pub usize);
 
-/// How quick the network and the disks are, in times that are drawn evenly.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Physics {
-    /// How long bytes travel, at least. Units: nanoseconds.
-    pub min_latency_ns: u64,
-    /// How long they travel, at most.
-    pub max_latency_ns: u64,
-    /// One parcel in so many takes fifty times as long; none if 0.
-    pub slow_one_in: u64,
-    /// How long a host is busy when it made something durable, at least.
-    pub min_sync_ns: u64,
-    /// How long it is busy then, at most.
-    pub max_sync_ns: u64,
-    /// One event in so many waits for half a millisecond, to be taken in together with those that come meanwhile; none
-    /// if 0.
-    pub batched_one_in: u64,
-}
-
-impl Default for Physics {
-    /// A quiet local network and a good disk.
-    fn default() -> Physics {
-        Physics {
-            min_latency_ns: 50_000,
-            max_latency_ns: 500_000,
-            slow_one_in: 500,
-            min_sync_ns: 50_000,
-            max_sync_ns: 1_000_000,
-            batched_one_in: 8,
-        }
-    }
-}
-
 /// A node's process ended by itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Crash {

@@ -20,7 +20,8 @@ mod trace;
 mod world;
 
 pub use cluster::SimCluster;
-pub use host::{Crash, HostId, Physics};
+pub use host::{Crash, HostId};
 pub use network::Direction;
+pub use riprap_core::plan::Physics;
 pub use trace::{Trace, TraceEvent};
 pub use world::World;

@@ -1,9 +1,10 @@
 //! The event loop: hosts, connections, and one heap of what happens when.
 
-use crate::host::{Crash, Host, HostId, Maker, Physics};
+use crate::host::{Crash, Host, HostId, Maker};
 use crate::network::{Blocked, Direction, Network, Parcel};
 use crate::panics;
 use crate::trace::{Trace, TraceEvent};
+use riprap_core::plan::Physics;
 use riprap_env::{ConnId, Effect, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

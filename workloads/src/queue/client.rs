@@ -5,6 +5,7 @@ use riprap_core::client::{Client, ClientConfig, Completion, LocalFuture, Log, Lo
 use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpError, OpValue, Txn};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 /// Carries out the ops over a log that is connected when it is first needed.
@@ -19,7 +20,7 @@ pub(super) struct QueueClient {
 
 impl QueueClient {
     pub(super) fn new(config: ClientConfig, shared: &Shared) -> QueueClient {
-        let (connect, topics) = (Arc::clone(&shared.connect), Arc::clone(&shared.topics));
+        let (connect, topics) = (Rc::clone(&shared.connect), Arc::clone(&shared.topics));
         QueueClient { config, connect, topics, log: None, in_group: false }
     }
 

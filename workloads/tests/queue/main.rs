@@ -17,6 +17,7 @@ use riprap_workloads::{Shared, Workload, find};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -25,6 +26,7 @@ fn config(seed: u64, via: &[SubscribeVia]) -> TestConfig {
         system: "memory".to_owned(),
         workload: "queue".to_owned(),
         nemesis: Vec::new(),
+        sim: None,
         nodes: 1,
         time_limit_ms: 1000,
         rate_hz: 1000.0,
@@ -108,7 +110,7 @@ fn run_as(config: TestConfig, ops: u64, fault: Fault) -> (History, Verdict) {
     let connect =
         move |config: &ClientConfig| Ok(Box::new(MemLog::new(&store, fault, config)) as Box<dyn Log>);
     let shared = Shared {
-        connect: Arc::new(connect),
+        connect: Rc::new(connect),
         bootstrap: Vec::new(),
         log: Default::default(),
         topics: Arc::default(),

@@ -1,160 +1,142 @@
-//! The part of a run that makes history: main, heal, drain; and the check of what came of it.
+//! The part of a run that makes history: main, heal, drain; and the check of what came of it. It is the same live and in
+//! simulation.
 
 use super::Test;
 use crate::Failure;
 use riprap_checker::Verdict;
-use riprap_core::client::{ClientLog, Completion};
+use riprap_core::client::Completion;
+use riprap_core::cluster::{Cluster, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo};
 use riprap_core::generator::{
-    Ask, BoxedGenerator, Context, Draft, Generator, Offer, any, clients, nemesis, once, phases, stagger,
-    time_limit,
+    Ask, BoxedGenerator, Context, Draft, Generator, Offer, any, clients, nemesis, once, stagger, time_limit,
 };
 use riprap_core::op::{Extra, F, Kind, Op, OpValue, Process};
 use riprap_core::phase::{self, PHASE};
 use riprap_core::plan::FaultEvent;
 use riprap_core::{History, Key, Seed};
-use riprap_live::cluster::LiveCluster;
-use riprap_live::runner::{Happening, Limits, MakeClient, Runner, Strike};
 use riprap_results::{Faults, HistoryWriter, Phase, Progress, RunDir};
-use riprap_workloads::{Left, Shared, TRY_LIMIT};
+use riprap_workloads::{Left, TRY_LIMIT};
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-/// How long an act of the nemesis may take: it starts processes and waits for probes, on a machine that may be loaded.
-const NEMESIS_TIMEOUT: Duration = Duration::from_secs(60);
+use std::time::Duration;
 
 /// The most keys that a reason names: the report has the history for all.
 const SHOWN_KEYS: usize = 8;
 
-/// The part of a run that makes history.
-pub(super) struct Main<'a> {
-    cluster: Arc<LiveCluster>,
-    progress: &'a RefCell<Progress>,
-    stop: &'a AtomicBool,
-    runner: Runner<'a>,
+/// Where a run takes place: on real nodes, or in simulation.
+pub(super) trait Stage {
+    /// Runs a generator to its end, or until the user wants no more; then every op has completed.
+    fn run(&mut self, generator: BoxedGenerator) -> Result<(), Failure>;
+
+    /// Runs a generator to its end, whatever the user wants.
+    fn run_to_end(&mut self, generator: BoxedGenerator) -> Result<(), Failure>;
+
+    /// What has happened so far.
+    fn history(&self) -> &History;
+
+    /// How much time has passed in the run, as its nodes and clients see it.
+    fn now(&self) -> Duration;
+
+    /// Waits until every node serves clients; within, `Err` says what is not so in the end.
+    fn await_serving(&mut self, limit: Duration) -> Result<Result<(), String>, Failure>;
+
+    /// How many packets the cuts have dropped, where that is counted.
+    fn dropped_packets(&self) -> Option<u64>;
+
+    /// The nodes that ended though nobody had ended them, each with how.
+    fn ended_by_themselves(&self) -> Vec<(NodeId, String)>;
 }
 
-impl<'a> Main<'a> {
-    pub(super) fn new(
-        test: &Test,
-        cluster: &Arc<LiveCluster>,
-        run: &'a Arc<RunDir>,
-        progress: &'a RefCell<Progress>,
-        stop: &'a AtomicBool,
-    ) -> Result<Main<'a>, Failure> {
-        let config = &test.config;
-        let limits = Limits {
-            concurrency: config.concurrency,
-            op_timeout: Duration::from_millis(config.op_timeout_ms),
-            nemesis_timeout: NEMESIS_TIMEOUT,
-        };
-        let mut writer = run.history_writer().map_err(Failure::harness)?;
-        let infos: Vec<&'static FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
-        let observe = {
-            let mut active = Active::new(infos);
-            move |happening: Happening<'_>| match happening {
-                Happening::Op(op) => observe_op(op, &mut writer, &mut active, run, progress),
-                Happening::Tick => {
-                    progress.borrow_mut().tick();
-                    Ok(())
-                }
-            }
-        };
-        let runner =
-            Runner::new(limits, make_client(test, cluster, run), strike(test, cluster), stop, observe);
-        Ok(Main { cluster: Arc::clone(cluster), progress, stop, runner })
+/// Main, heal, drain, check.
+pub(super) fn phases(
+    test: &Test,
+    stage: &mut dyn Stage,
+    progress: &RefCell<Progress>,
+    stop: &AtomicBool,
+) -> Result<(History, Verdict), Failure> {
+    let config = &test.config;
+    begin(stage, progress, phase::MAIN, Duration::from_millis(config.time_limit_ms))?;
+    stage.run(main_generator(test))?;
+    if stop.swap(false, Ordering::Relaxed) {
+        let note = "riprap: interrupted: healing, then reading what is there; again to stop at once";
+        progress.borrow_mut().note(note);
+        mark(stage, phase::INTERRUPTED)?;
     }
 
-    /// Main, heal, drain, check.
-    pub(super) fn phases(&mut self, test: &Test) -> Result<(History, Verdict), Failure> {
-        let config = &test.config;
-        self.begin(phase::MAIN, Duration::from_millis(config.time_limit_ms))?;
-        self.generate(main_generator(test))?;
-        if self.stop.swap(false, Ordering::Relaxed) {
-            let note = "riprap: interrupted: healing, then reading what is there; again to stop at once";
-            self.progress.borrow_mut().note(note);
-            self.mark(phase::INTERRUPTED)?;
-        }
-
-        let recovery_limit = Duration::from_millis(config.recovery_limit_ms);
-        self.begin(phase::HEAL, recovery_limit)?;
-        let heals = test.faults.iter().map(|(fault, _)| nemesis(once(heal_draft(fault.info())))).collect();
-        self.runner.run_to_end(phases(heals)).map_err(Failure::harness)?;
-        let healed = Instant::now();
-        let recovered = self.cluster.await_serving(recovery_limit, || {
-            self.progress.borrow_mut().tick();
-            self.stop.load(Ordering::Relaxed)
-        });
-        let recovery = healed.elapsed();
-        if recovered.is_err() {
-            self.mark(phase::UNRECOVERED)?;
-        }
-
-        let drain_limit = Duration::from_millis(config.drain_limit_ms);
-        self.begin(phase::DRAIN, drain_limit)?;
-        let (generator, drain) = test.workload.final_generator(config, self.runner.history());
-        let drain_began = Instant::now();
-        self.generate(time_limit(config.drain_limit_ms * 1_000_000, generator))?;
-        let (left, drain_time) = (drain.left(), drain_began.elapsed());
-        if self.stop.load(Ordering::Relaxed) {
-            self.mark(phase::INTERRUPTED)?;
-        }
-        self.mark(if left.unread.is_empty() { phase::DRAINED } else { phase::UNDRAINED })?;
-
-        self.progress.borrow_mut().phase("check", None);
-        let history = self.runner.history();
-        let options =
-            riprap_checker::Options { drained: left.unread.is_empty(), ..test.workload.options(config) };
-        let infos: Vec<&FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
-        let faults = Faults::of(history, &infos);
-        let mut verdict = riprap_checker::check(history, &options).merge(faults.verdict());
-        for info in infos.iter().filter(|info| !faults.0.contains_key(info.name)) {
-            let why = format!("{} never struck: the run was too short for it", info.name);
-            verdict = verdict.merge(Verdict::unknown("faults", why));
-        }
-        if let Err(why) = &recovered {
-            verdict = verdict
-                .merge(Verdict::unknown("recovery", format!("the cluster does not serve again: {why}")));
-        }
-        for why in undone(&left, drain_time) {
-            verdict = verdict.merge(Verdict::unknown("drain", why));
-        }
-        if let Some(why) = phase::cut_short(history) {
-            verdict = verdict.merge(Verdict::unknown("interrupted", why));
-        }
-        let liveness = json!({
-            "recovered": recovered.is_ok(),
-            "recovery_ms": recovery.as_millis() as u64,
-            "drained": left.unread.is_empty(),
-            "unread": numbers(&left.unread),
-            "unwritten": numbers(&left.unwritten),
-            "untold": numbers(&left.untold),
-            "dropped_packets": self.cluster.dropped_packets(),
-        });
-        let verdict = verdict
-            .with_part("phases", phase_list(history))
-            .with_part("faults", &faults)
-            .with_part("liveness", liveness);
-        Ok((history.clone(), verdict))
+    let recovery_limit = Duration::from_millis(config.recovery_limit_ms);
+    begin(stage, progress, phase::HEAL, recovery_limit)?;
+    let heals = test.faults.iter().map(|(fault, _)| nemesis(once(heal_draft(fault.info())))).collect();
+    stage.run_to_end(riprap_core::generator::phases(heals))?;
+    let healed = stage.now();
+    let recovered = stage.await_serving(recovery_limit)?;
+    let recovery = stage.now() - healed;
+    if recovered.is_err() {
+        mark(stage, phase::UNRECOVERED)?;
     }
 
-    fn begin(&mut self, phase: &str, limit: Duration) -> Result<(), Failure> {
-        self.progress.borrow_mut().phase(phase, Some(limit));
-        self.mark(phase)
+    let drain_limit = Duration::from_millis(config.drain_limit_ms);
+    begin(stage, progress, phase::DRAIN, drain_limit)?;
+    let (generator, drain) = test.workload.final_generator(config, stage.history());
+    let drain_began = stage.now();
+    stage.run(time_limit(config.drain_limit_ms * 1_000_000, generator))?;
+    let (left, drain_time) = (drain.left(), stage.now() - drain_began);
+    if stop.load(Ordering::Relaxed) {
+        mark(stage, phase::INTERRUPTED)?;
     }
+    mark(stage, if left.unread.is_empty() { phase::DRAINED } else { phase::UNDRAINED })?;
 
-    fn mark(&mut self, name: &str) -> Result<(), Failure> {
-        let mark = Draft::new(F::Other(PHASE.into()), OpValue::Json(name.into()));
-        self.runner.run_to_end(nemesis(once(mark))).map_err(Failure::harness)
+    progress.borrow_mut().phase("check", None);
+    let history = stage.history();
+    let options =
+        riprap_checker::Options { drained: left.unread.is_empty(), ..test.workload.options(config) };
+    let infos: Vec<&FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
+    let faults = Faults::of(history, &infos);
+    let mut verdict = riprap_checker::check(history, &options).merge(faults.verdict());
+    for info in infos.iter().filter(|info| !faults.0.contains_key(info.name)) {
+        let why = format!("{} never struck: the run was too short for it", info.name);
+        verdict = verdict.merge(Verdict::unknown("faults", why));
     }
+    if let Err(why) = &recovered {
+        let why = format!("the cluster does not serve again: {why}");
+        verdict = verdict.merge(Verdict::unknown("recovery", why));
+    }
+    for why in undone(&left, drain_time) {
+        verdict = verdict.merge(Verdict::unknown("drain", why));
+    }
+    if let Some(why) = phase::cut_short(history) {
+        verdict = verdict.merge(Verdict::unknown("interrupted", why));
+    }
+    let liveness = json!({
+        "recovered": recovered.is_ok(),
+        "recovery_ms": recovery.as_millis() as u64,
+        "drained": left.unread.is_empty(),
+        "unread": numbers(&left.unread),
+        "unwritten": numbers(&left.unwritten),
+        "untold": numbers(&left.untold),
+        "dropped_packets": stage.dropped_packets(),
+    });
+    let verdict = verdict
+        .with_part("phases", phase_list(history))
+        .with_part("faults", &faults)
+        .with_part("liveness", liveness);
+    Ok((history.clone(), verdict))
+}
 
-    fn generate(&mut self, generator: BoxedGenerator) -> Result<(), Failure> {
-        self.runner.run(generator).map_err(Failure::harness)
-    }
+fn begin(
+    stage: &mut dyn Stage,
+    progress: &RefCell<Progress>,
+    phase: &str,
+    limit: Duration,
+) -> Result<(), Failure> {
+    progress.borrow_mut().phase(phase, Some(limit));
+    mark(stage, phase)
+}
+
+fn mark(stage: &mut dyn Stage, name: &str) -> Result<(), Failure> {
+    let mark = Draft::new(F::Other(PHASE.into()), OpValue::Json(name.into()));
+    stage.run_to_end(nemesis(once(mark)))
 }
 
 /// What the end of a run has not got done, in words.
@@ -216,58 +198,37 @@ fn heal_draft(info: &FaultInfo) -> Draft {
     Draft::new(F::from_name(info.heal_f), OpValue::None)
 }
 
-fn make_client(test: &Test, cluster: &LiveCluster, run: &Arc<RunDir>) -> MakeClient {
-    let (config, workload, system) = (test.config.clone(), test.workload, test.system);
-    let deployment = cluster.deployment();
-    let shared = Shared {
-        connect: Arc::new(move |client_config| system.client(client_config)),
-        bootstrap: deployment.nodes.iter().map(|place| system.bootstrap(deployment, place.id)).collect(),
-        log: client_log(run),
-        topics: Arc::default(),
+/// Carries out an op of the nemesis on a cluster. Errors: the harness could not, in words.
+pub(super) fn strike(
+    faults: &[&'static dyn Fault],
+    cluster: &dyn Cluster,
+    op: &Op,
+) -> Result<Completion, String> {
+    let done = |value| Completion { kind: Kind::Info, value, extra: Extra::default() };
+    let word = op.f.name();
+    if word == PHASE {
+        return Ok(done(OpValue::None));
+    }
+    let aim = match &op.value {
+        OpValue::Json(aim) => aim.clone(),
+        _ => Json::Null,
     };
-    Arc::new(move |process: Process| workload.client(&config, &shared, process))
-}
-
-/// Client libraries' warnings go into the run's log, with the time of the run.
-fn client_log(run: &Arc<RunDir>) -> ClientLog {
-    let (run, began) = (Arc::clone(run), Instant::now());
-    ClientLog(Arc::new(move |line| {
-        let time_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        // A warning that cannot be written must not end the run: the history's own writer tells of a full disk.
-        let _ = run.log(time_ns, 0, line);
-    }))
-}
-
-fn strike(test: &Test, cluster: &Arc<LiveCluster>) -> Strike {
-    let faults: Vec<&'static dyn Fault> = test.faults.iter().map(|(fault, _)| *fault).collect();
-    let cluster = Arc::clone(cluster);
-    Arc::new(move |op| {
-        let done = |value| Completion { kind: Kind::Info, value, extra: Extra::default() };
-        let word = op.f.name();
-        if word == PHASE {
-            return Ok(done(OpValue::None));
-        }
-        let aim = match &op.value {
-            OpValue::Json(aim) => aim.clone(),
-            _ => Json::Null,
-        };
-        let fault = faults.iter().find(|fault| [fault.info().strike_f, fault.info().heal_f].contains(&word));
-        let fault = fault.ok_or_else(|| format!("no fault of this run has an op `{word}`"))?;
-        let effect =
-            if word == fault.info().strike_f { fault.strike(&*cluster, &aim) } else { fault.heal(&*cluster) };
-        let Effect { took_effect, evidence } = effect.map_err(|e| e.to_string())?;
-        Ok(done(OpValue::Json(json!({"took_effect": took_effect, "evidence": evidence}))))
-    })
+    let fault = faults.iter().find(|fault| [fault.info().strike_f, fault.info().heal_f].contains(&word));
+    let fault = fault.ok_or_else(|| format!("no fault of this run has an op `{word}`"))?;
+    let effect =
+        if word == fault.info().strike_f { fault.strike(cluster, &aim) } else { fault.heal(cluster) };
+    let Effect { took_effect, evidence } = effect.map_err(|e| e.to_string())?;
+    Ok(done(OpValue::Json(json!({"took_effect": took_effect, "evidence": evidence}))))
 }
 
 /// The faults at work, as the progress line shows them.
-struct Active {
+pub(super) struct Active {
     infos: Vec<&'static FaultInfo>,
     at_work: BTreeMap<&'static str, String>,
 }
 
 impl Active {
-    fn new(infos: Vec<&'static FaultInfo>) -> Active {
+    pub(super) fn new(infos: Vec<&'static FaultInfo>) -> Active {
         Active { infos, at_work: BTreeMap::new() }
     }
 
@@ -292,7 +253,7 @@ impl Active {
     }
 }
 
-fn observe_op(
+pub(super) fn observe_op(
     op: &Op,
     writer: &mut HistoryWriter,
     active: &mut Active,

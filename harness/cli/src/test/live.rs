@@ -1,0 +1,131 @@
+//! A run on real nodes: processes in the sandbox, clients on threads.
+
+use super::Test;
+use super::phases::{Active, Stage, observe_op, strike};
+use crate::Failure;
+use riprap_core::History;
+use riprap_core::client::ClientLog;
+use riprap_core::cluster::NodeId;
+use riprap_core::fault::{Fault, FaultInfo};
+use riprap_core::generator::BoxedGenerator;
+use riprap_core::op::Process;
+use riprap_live::cluster::LiveCluster;
+use riprap_live::runner::{Happening, Limits, MakeClient, Runner, Strike};
+use riprap_results::{Progress, RunDir};
+use riprap_workloads::Shared;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long an act of the nemesis may take: it starts processes and waits for probes, on a machine that may be loaded.
+const NEMESIS_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub(super) struct LiveStage<'a> {
+    cluster: Arc<LiveCluster>,
+    progress: &'a RefCell<Progress>,
+    stop: &'a AtomicBool,
+    runner: Runner<'a>,
+    began: Instant,
+}
+
+impl<'a> LiveStage<'a> {
+    pub(super) fn new(
+        test: &Test,
+        cluster: &Arc<LiveCluster>,
+        run: &'a Arc<RunDir>,
+        progress: &'a RefCell<Progress>,
+        stop: &'a AtomicBool,
+    ) -> Result<LiveStage<'a>, Failure> {
+        let config = &test.config;
+        let limits = Limits {
+            concurrency: config.concurrency,
+            op_timeout: Duration::from_millis(config.op_timeout_ms),
+            nemesis_timeout: NEMESIS_TIMEOUT,
+        };
+        let mut writer = run.history_writer().map_err(Failure::harness)?;
+        let infos: Vec<&'static FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
+        let observe = {
+            let mut active = Active::new(infos);
+            move |happening: Happening<'_>| match happening {
+                Happening::Op(op) => observe_op(op, &mut writer, &mut active, run, progress),
+                Happening::Tick => {
+                    progress.borrow_mut().tick();
+                    Ok(())
+                }
+            }
+        };
+        let clients = make_client(test, cluster, run);
+        let runner = Runner::new(limits, clients, nemesis_thread(test, cluster), stop, observe);
+        Ok(LiveStage { cluster: Arc::clone(cluster), progress, stop, runner, began: Instant::now() })
+    }
+}
+
+impl Stage for LiveStage<'_> {
+    fn run(&mut self, generator: BoxedGenerator) -> Result<(), Failure> {
+        self.runner.run(generator).map_err(Failure::harness)
+    }
+
+    fn run_to_end(&mut self, generator: BoxedGenerator) -> Result<(), Failure> {
+        self.runner.run_to_end(generator).map_err(Failure::harness)
+    }
+
+    fn history(&self) -> &History {
+        self.runner.history()
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn await_serving(&mut self, limit: Duration) -> Result<Result<(), String>, Failure> {
+        Ok(self.cluster.await_serving(limit, || {
+            self.progress.borrow_mut().tick();
+            self.stop.load(Ordering::Relaxed)
+        }))
+    }
+
+    fn dropped_packets(&self) -> Option<u64> {
+        self.cluster.dropped_packets()
+    }
+
+    fn ended_by_themselves(&self) -> Vec<(NodeId, String)> {
+        self.cluster.ended_by_themselves()
+    }
+}
+
+fn make_client(test: &Test, cluster: &LiveCluster, run: &Arc<RunDir>) -> MakeClient {
+    let (config, workload, system) = (test.config.clone(), test.workload, test.system);
+    let deployment = cluster.deployment();
+    let bootstrap: Vec<String> =
+        deployment.nodes.iter().map(|place| system.bootstrap(deployment, place.id)).collect();
+    let (log, topics) = (client_log(run), Arc::<Mutex<BTreeSet<String>>>::default());
+    Arc::new(move |process: Process| {
+        let shared = Shared {
+            connect: Rc::new(move |client_config| system.client(client_config)),
+            bootstrap: bootstrap.clone(),
+            log: log.clone(),
+            topics: Arc::clone(&topics),
+        };
+        workload.client(&config, &shared, process)
+    })
+}
+
+/// Client libraries' warnings go into the run's log, with the time of the run.
+fn client_log(run: &Arc<RunDir>) -> ClientLog {
+    let (run, began) = (Arc::clone(run), Instant::now());
+    ClientLog(Arc::new(move |line| {
+        let time_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // A warning that cannot be written must not end the run: the history's own writer tells of a full disk.
+        let _ = run.log(time_ns, 0, line);
+    }))
+}
+
+fn nemesis_thread(test: &Test, cluster: &Arc<LiveCluster>) -> Strike {
+    let faults: Vec<&'static dyn Fault> = test.faults.iter().map(|(fault, _)| *fault).collect();
+    let cluster = Arc::clone(cluster);
+    Arc::new(move |op| strike(&faults, &*cluster, op))
+}

@@ -130,6 +130,7 @@ pub struct Progress {
     began: Instant,
     /// The time of a simulated run.
     simulated_ns: Option<u64>,
+    is_silent: bool,
     terminal: Terminal,
     /// When the line was last written; `None`: write it at the next occasion.
     shown: Option<Instant>,
@@ -140,10 +141,20 @@ pub struct Progress {
 impl Progress {
     /// On stderr. The run begins now.
     pub fn stderr() -> Progress {
+        Progress::new(false)
+    }
+
+    /// Nowhere: for runs of which there are many.
+    pub fn silent() -> Progress {
+        Progress::new(true)
+    }
+
+    fn new(is_silent: bool) -> Progress {
         Progress {
             state: State::default(),
             began: Instant::now(),
             simulated_ns: None,
+            is_silent,
             terminal: Terminal::stderr(),
             shown: None,
             standing: false,
@@ -184,7 +195,7 @@ impl Progress {
     /// Time has passed: shows the line again if it is old.
     pub fn tick(&mut self) {
         let interval = if self.terminal.redraws { REDRAW_INTERVAL } else { PLAIN_INTERVAL };
-        if self.shown.is_some_and(|shown| shown.elapsed() < interval) {
+        if self.is_silent || self.shown.is_some_and(|shown| shown.elapsed() < interval) {
             return;
         }
         self.shown = Some(Instant::now());
@@ -200,6 +211,9 @@ impl Progress {
 
     /// A line that stays, above the one that is redrawn.
     pub fn note(&mut self, line: &str) {
+        if self.is_silent {
+            return;
+        }
         self.wipe();
         write(&format!("{line}\n"));
         if self.terminal.redraws {

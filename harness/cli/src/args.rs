@@ -1,5 +1,6 @@
 //! The command line: what other people script against.
 
+use crate::sim::Seeds;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use riprap_core::client::{Isolation, SubscribeVia};
 use riprap_live::sandbox::MAX_NODES;
@@ -11,6 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 /// Bounds of what may be asked for, so that a slip of the finger is told apart from a machine that gives up.
 const MAX_CONCURRENCY: u32 = 1000;
+const MAX_JOBS: u16 = 256;
 /// A broker keeps an open file for every key; a run has more of them than it writes at a time.
 const MAX_KEYS: u32 = 10_000;
 const RATE_HZ: (f64, f64) = (0.001, 1e6);
@@ -47,6 +49,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Deploy a system, break it, record what happens, and judge it
     Test(Box<TestArgs>),
+    /// Simulate many seeds: the same as `test --sim`, one run a seed
+    Sim(Box<SimArgs>),
     /// Judge a stored history: JSON lines or Jepsen's EDN, plain, .gz or .zst
     Check(CheckArgs),
     /// Make a run's report again from its files
@@ -57,7 +61,7 @@ pub(crate) enum Command {
     Broker(BrokerArgs),
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   riprap test --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
   riprap test --defect min-isr-unclean --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
@@ -148,6 +152,33 @@ pub(crate) struct TestArgs {
     /// Print results.json instead of a summary
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:
+  riprap sim --seeds 1..1000 --jobs 2
+  riprap sim --seeds 1..200 --txn --sub-via subscribe --keep-going
+
+Stops at the first seed that is not valid, runs it again and writes that run down.",
+    mut_arg("seed", |arg| arg.hide(true)),
+    mut_arg("sim", |arg| arg.hide(true)),
+    mut_arg("hosts", |arg| arg.hide(true)),
+    mut_arg("bootstrap", |arg| arg.hide(true)),
+    mut_arg("bin", |arg| arg.hide(true))
+)]
+pub(crate) struct SimArgs {
+    /// The seeds, first and last, both included
+    #[arg(long, value_name = "FIRST..LAST", default_value = "1..100")]
+    pub(crate) seeds: Seeds,
+    /// How many runs go on at once, a thread each
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(1, MAX_JOBS))]
+    pub(crate) jobs: u16,
+    /// Go on after a seed that is not valid
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+    #[command(flatten)]
+    pub(crate) test: TestArgs,
 }
 
 #[derive(Args, Debug)]

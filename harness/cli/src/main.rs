@@ -9,6 +9,7 @@ mod check;
 mod explain;
 mod list;
 mod report;
+mod sim;
 mod test;
 
 use args::{Cli, Command};
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
 fn carry_out(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Test(args) => test::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),

@@ -2,31 +2,33 @@
 
 mod live;
 mod phases;
-mod sim;
+pub(crate) mod sim;
 
 use crate::args::TestArgs;
 use crate::{Failure, print};
 use live::LiveStage;
 use phases::{Active, Stage as _, observe_op, phases};
 use riprap_checker::{Valid, Verdict};
-use riprap_core::{History, Op};
 use riprap_core::client::SubscribeVia;
 use riprap_core::cluster::Cluster;
 use riprap_core::fault::Fault;
 use riprap_core::plan::{Physics, Plan, TestConfig};
 use riprap_core::system::{CLIENT_SETTING, Deployment, System};
+use riprap_core::{History, Op};
 use riprap_env::LogLevel;
 use riprap_live::cluster::{ClusterSpec, LiveCluster};
 use riprap_live::interrupt;
 use riprap_live::machine;
 use riprap_live::sandbox::{self, Entered, Inside};
 use riprap_nemesis::Choice;
-use riprap_results::{HistoryWriter, Paint, Progress, RunDir, Store, TestRecord, json_text, publish, summary, utc_text};
+use riprap_results::{
+    HistoryWriter, Paint, Progress, RunDir, Store, TestRecord, json_text, publish, summary, utc_text,
+};
 use riprap_systems::simulated::Simulated;
 use riprap_workloads::Workload;
 use std::cell::RefCell;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -45,7 +47,7 @@ const FILES_PER_CLIENT: u64 = 14;
 const FILES_OF_RUN: u64 = 256;
 
 /// A run as it was asked for, every name resolved.
-struct Test {
+pub(crate) struct Test {
     config: TestConfig,
     system: &'static dyn System,
     workload: &'static dyn Workload,
@@ -91,7 +93,7 @@ fn system(name: &str) -> Result<&'static dyn System, Failure> {
 
 impl Test {
     /// Resolves every name and checks every number, before anything is started.
-    fn resolve(args: &TestArgs) -> Result<Test, Failure> {
+    pub(crate) fn resolve(args: &TestArgs) -> Result<Test, Failure> {
         let system = system(&args.system)?;
         let workload = workload(&args.workload)?;
         unsupported(args)?;
@@ -147,41 +149,15 @@ impl Test {
         Ok(Test { config, system, workload, faults, plan, deployment, simulated })
     }
 
-    /// Runs it: in the sandbox, or in simulation.
+    /// Runs it, in the sandbox or in simulation, and says what came of it.
     fn run(&self, args: &TestArgs, inside: Option<&Inside>) -> Result<u8, Failure> {
         let stop = interrupt::catch();
-        let config = &self.config;
         if inside.is_some() {
             self.allow_files()?;
         }
-        let began = SystemTime::now();
-        let run = Store::create(&args.store, self.system.info().name, &config.workload, began, config.seed)
-            .map_err(Failure::harness)?;
-        let run = Arc::new(run);
-        let record = TestRecord {
-            config: config.clone(),
-            riprap: env!("CARGO_PKG_VERSION").to_owned(),
-            git_commit: option_env!("RIPRAP_GIT_COMMIT").map(str::to_owned),
-            began: utc_text(began),
-            args: std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect(),
-            versions: self.system.versions(&self.deployment),
-        };
-        run.write_test(&record).map_err(Failure::harness)?;
-        run.write_plan(&self.plan).map_err(Failure::harness)?;
         let progress = RefCell::new(Progress::stderr());
-        progress.borrow_mut().note(&format!(
-            "riprap: {}{}, {}{} on {} {}nodes, faults {}, {} s, seed {}, run {}",
-            config.system,
-            config.defect.as_ref().map(|defect| format!(" with defect {defect}")).unwrap_or_default(),
-            config.workload,
-            if config.txn { " in transactions" } else { "" },
-            config.nodes,
-            if config.sim.is_some() { "simulated " } else { "" },
-            config.nemesis.join(" "),
-            config.time_limit_ms as f64 / 1e3,
-            config.seed,
-            run.path().display(),
-        ));
+        let (run, record) = self.begin(args)?;
+        progress.borrow_mut().note(&self.headline(&run));
         let outcome = match inside {
             Some(inside) => self.carry_out(inside, &run, &progress, stop),
             None => self.carry_out_simulated(&run, &progress, stop),
@@ -197,8 +173,53 @@ impl Test {
             print(&summary(&verdict, Some(&record), report, Paint::stdout()))?;
         }
         published.map_err(Failure::harness)?;
-        remove_data(&run, config, &verdict);
+        remove_data(&run, &self.config, &verdict);
         Ok(verdict.valid.exit_code())
+    }
+
+    /// Runs it in simulation and writes it down, without a word. Returns where, and what came of it.
+    pub(crate) fn keep(&self, args: &TestArgs) -> Result<(PathBuf, Verdict), Failure> {
+        let (run, record) = self.begin(args)?;
+        let never = AtomicBool::new(false);
+        let (history, verdict) = self.carry_out_simulated(&run, &RefCell::new(Progress::silent()), &never)?;
+        publish(&run, &record, &verdict, &history).map_err(Failure::harness)?;
+        Ok((run.path().to_owned(), verdict))
+    }
+
+    /// Makes the run's folder, and writes down what is known before it begins.
+    fn begin(&self, args: &TestArgs) -> Result<(Arc<RunDir>, TestRecord), Failure> {
+        let (config, began) = (&self.config, SystemTime::now());
+        let run = Store::create(&args.store, self.system.info().name, &config.workload, began, config.seed)
+            .map_err(Failure::harness)?;
+        let record = TestRecord {
+            config: config.clone(),
+            riprap: env!("CARGO_PKG_VERSION").to_owned(),
+            git_commit: option_env!("RIPRAP_GIT_COMMIT").map(str::to_owned),
+            began: utc_text(began),
+            args: std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            versions: self.system.versions(&self.deployment),
+        };
+        run.write_test(&record).map_err(Failure::harness)?;
+        run.write_plan(&self.plan).map_err(Failure::harness)?;
+        Ok((Arc::new(run), record))
+    }
+
+    /// What is run, in a line.
+    fn headline(&self, run: &RunDir) -> String {
+        let config = &self.config;
+        format!(
+            "riprap: {}{}, {}{} on {} {}nodes, faults {}, {} s, seed {}, run {}",
+            config.system,
+            config.defect.as_ref().map(|defect| format!(" with defect {defect}")).unwrap_or_default(),
+            config.workload,
+            if config.txn { " in transactions" } else { "" },
+            config.nodes,
+            if config.sim.is_some() { "simulated " } else { "" },
+            config.nemesis.join(" "),
+            config.time_limit_ms as f64 / 1e3,
+            config.seed,
+            run.path().display(),
+        )
     }
 
     /// Makes sure that the clients may open as many files as they will.
@@ -319,11 +340,15 @@ fn simulated(args: &TestArgs) -> Result<Option<&'static dyn Simulated>, Failure>
         return Ok(None);
     }
     if args.bin.is_some() {
-        return Err(Failure::usage("--bin and --sim exclude each other: what is simulated is part of this program"));
+        return Err(Failure::usage(
+            "--bin and --sim exclude each other: what is simulated is part of this program",
+        ));
     }
     let name = &args.system;
     let found = riprap_systems::simulated::find(name).ok_or_else(|| {
-        Failure::Usage(format!("--sim: system `{name}` runs live only; leave --sim out, or --system broker is right"))
+        Failure::Usage(format!(
+            "--sim: system `{name}` runs live only; leave --sim out, or --system broker is right"
+        ))
     })?;
     Ok(Some(found))
 }

@@ -9,10 +9,12 @@
 //! [`nemesis`], [`reserve`], [`each_process`]) narrow the context down.
 
 mod combinators;
+mod script;
 pub use combinators::{
     any, clients, delay, each_process, flip_flop, from_fn, limit, mix, nemesis, on_threads, once, phases,
     repeat, reserve, stagger, then, time_limit, until_ok,
 };
+pub use script::{PlannedOp, script};
 
 use crate::op::{F, Op, OpValue, Process};
 

@@ -3,9 +3,13 @@
 //! The seed is expanded before the run into an explicit list of faults: when, which, on whom. Asked again for the same
 //! seed it is the same list, and taking one fault out leaves the others as they were.
 
+mod ops;
+
 use crate::client::{Isolation, SubscribeVia};
 use crate::cluster::NodeId;
 use crate::fault::{Fault, Shape};
+use crate::generator::PlannedOp;
+use crate::history::History;
 use crate::seed::Seed;
 use rand::RngExt as _;
 use serde::{Deserialize, Serialize};
@@ -117,6 +121,10 @@ pub struct FaultEvent {
 pub struct Plan {
     /// Sorted by time.
     pub faults: Vec<FaultEvent>,
+    /// What clients do in the main phase, where it is decided before: `None` where the workload decides as it goes. In a
+    /// file, invocations as in a history, whose processes are the threads' numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "ops")]
+    pub ops: Option<Vec<PlannedOp>>,
 }
 
 /// No strike begins so shortly before the end that it could not be seen to do anything.
@@ -125,6 +133,11 @@ const MIN_FAULT_MS: u64 = 1_000;
 const FIRST_QUIET_MS: u64 = 1_000;
 
 impl Plan {
+    /// The same with the ops that clients began in the main phase of a run: who follows it does them again.
+    pub fn with_ops_of(self, history: &History, concurrency: u32) -> Plan {
+        Plan { ops: Some(ops::of(history, concurrency)), ..self }
+    }
+
     /// Expands a seed: each fault alternates between quiet and struck, by a stream of its own.
     ///
     /// `faults` gives each fault with the shapes that it may take, at least one.
@@ -155,6 +168,6 @@ impl Plan {
         }
         // Stable: of two acts at the same time the one of the fault named first comes first.
         events.sort_by_key(|event| event.time_ns);
-        Plan { faults: events }
+        Plan { faults: events, ops: None }
     }
 }

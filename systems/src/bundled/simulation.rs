@@ -20,8 +20,7 @@ impl Simulated for Simulation {
         let address = |id: NodeId| (broker_id(id), Address { host: id.to_string(), port: PORT });
         let brokers: BTreeMap<BrokerId, Address> = NodeId::first(nodes).into_iter().map(address).collect();
         let mut config = BrokerConfig::new(broker_id(node), brokers);
-        config.defect =
-            deployment.defect.as_deref().map(|name| name.parse().expect("its name was checked"));
+        config.defect = deployment.defect.as_deref().map(|name| name.parse().expect("its name was checked"));
         for (name, value) in &deployment.settings {
             config.set(name, value).expect("the settings were checked");
         }

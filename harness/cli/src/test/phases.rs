@@ -8,7 +8,8 @@ use riprap_core::client::Completion;
 use riprap_core::cluster::{Cluster, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo};
 use riprap_core::generator::{
-    Ask, BoxedGenerator, Context, Draft, Generator, Offer, any, clients, nemesis, once, stagger, time_limit,
+    Ask, BoxedGenerator, Context, Draft, Generator, Offer, any, clients, nemesis, once, script, stagger,
+    time_limit,
 };
 use riprap_core::op::{Extra, F, Kind, Op, OpValue, Process};
 use riprap_core::phase::{self, PHASE};
@@ -169,7 +170,10 @@ fn main_generator(test: &Test) -> BoxedGenerator {
     let limit_ns = config.time_limit_ms * 1_000_000;
     let mean_ns = (1e9 / config.rate_hz) as u64;
     let pace = Seed(config.seed).stream("main", "pace");
-    let ops = clients(time_limit(limit_ns, stagger(mean_ns, pace, test.workload.generator(config))));
+    let ops = match &test.plan.ops {
+        Some(ops) => clients(script(ops.clone())),
+        None => clients(time_limit(limit_ns, stagger(mean_ns, pace, test.workload.generator(config)))),
+    };
     any(vec![nemesis(Box::new(Schedule { events: test.plan.faults.clone(), next: 0 })), ops])
 }
 

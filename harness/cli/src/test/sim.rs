@@ -84,11 +84,14 @@ pub(crate) fn simulate(
     let (history, verdict) = match serving {
         Ok(()) => phases(test, &mut stage, progress, stop)?,
         // A cluster that nothing was done to yet: its nodes are at fault, and who looks for faults wants to know.
-        Err(why) => (History::new(), Verdict::invalid("deploy", format!("the cluster does not serve: {why}"))),
+        Err(why) => {
+            (History::new(), Verdict::invalid("deploy", format!("the cluster does not serve: {why}")))
+        }
     };
     let mut verdict = verdict;
     for (node, how) in stage.ended_by_themselves() {
-        verdict = verdict.merge(Verdict::invalid("nodes", format!("{node} ended by itself: {how}; see its log")));
+        verdict =
+            verdict.merge(Verdict::invalid("nodes", format!("{node} ended by itself: {how}; see its log")));
     }
     let cluster = stage.runner.cluster();
     let logs = cluster.nodes().into_iter().map(|node| {

@@ -1,0 +1,327 @@
+//! `riprap sim`: simulated runs of many seeds, on several threads.
+//!
+//! Each seed is a run of its own, by itself and the same on every machine and with any number of jobs. Runs leave nothing
+//! behind; the first that is not valid, or each with `--keep-going`, is run once more and written down, which shows the
+//! very same again.
+
+use crate::args::{SimArgs, TestArgs};
+use crate::test::{self, Test};
+use crate::{Failure, print, say};
+use riprap_checker::{Valid, Verdict};
+use riprap_core::Op;
+use riprap_live::interrupt;
+use riprap_results::Progress;
+use serde_json::{Value as Json, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// With `--keep-going`, so many failures are written down at most: nobody looks at more.
+const MAX_KEPT: usize = 10;
+/// How often the progress line moves: on a terminal, and in a log.
+const REDRAW: Duration = Duration::from_millis(200);
+const PLAIN: Duration = Duration::from_secs(10);
+
+/// Seeds from the first to the last, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seeds {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+impl std::str::FromStr for Seeds {
+    type Err = String;
+
+    /// `1..1000`, or one seed.
+    fn from_str(text: &str) -> Result<Seeds, String> {
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        let number = |text: &str| text.parse::<u64>().ok();
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(Seeds { first, last }),
+            _ => Err("FIRST..LAST, such as 1..1000, or one seed is right".to_owned()),
+        }
+    }
+}
+
+impl Seeds {
+    fn count(self) -> u64 {
+        (self.last - self.first).saturating_add(1)
+    }
+}
+
+/// What one seed came to.
+struct Ran {
+    seed: u64,
+    valid: Valid,
+    /// In a line.
+    why: String,
+    anomalies: Vec<String>,
+    trace: String,
+    simulated_ms: u64,
+    steps: u64,
+    ops: u64,
+}
+
+pub(crate) fn run(args: &SimArgs) -> Result<u8, Failure> {
+    // Whatever is wrong with the arguments is wrong for every seed.
+    Test::resolve(&of_seed(&args.test, args.seeds.first))?;
+    let stop = interrupt::catch();
+    let began = Instant::now();
+    let next = AtomicU64::new(0);
+    let enough = AtomicBool::new(false);
+    let (sender, receiver) = channel();
+    let mut tally = Tally::new(args.seeds, began);
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs {
+            let (sender, next, enough) = (sender.clone(), &next, &enough);
+            scope.spawn(move || work(args, next, enough, stop, &sender));
+        }
+        drop(sender);
+        tally.gather(&receiver, |ran| {
+            if ran.valid != Valid::True && !args.keep_going {
+                enough.store(true, Ordering::Relaxed);
+            }
+        })
+    })?;
+    tally.show(args)
+}
+
+/// The arguments of one run.
+fn of_seed(args: &TestArgs, seed: u64) -> TestArgs {
+    TestArgs { seed: Some(seed), sim: true, ..args.clone() }
+}
+
+/// Takes seeds until there are none.
+fn work(
+    args: &SimArgs,
+    next: &AtomicU64,
+    enough: &AtomicBool,
+    stop: &AtomicBool,
+    results: &Sender<Result<Ran, Failure>>,
+) {
+    while !enough.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+        let n = next.fetch_add(1, Ordering::Relaxed);
+        if n >= args.seeds.count() {
+            return;
+        }
+        let ran = simulate(&args.test, args.seeds.first + n);
+        // Who does not listen any more has failed already.
+        if results.send(ran).is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes in nothing.
+struct Quiet {
+    ops: u64,
+}
+
+impl test::sim::Watch for Quiet {
+    fn op(&mut self, _: &Op) -> Result<(), String> {
+        self.ops += 1;
+        Ok(())
+    }
+
+    fn time(&mut self, _: u64) {}
+}
+
+fn simulate(args: &TestArgs, seed: u64) -> Result<Ran, Failure> {
+    let test = Test::resolve(&of_seed(args, seed))?;
+    let (mut quiet, never) = (Quiet { ops: 0 }, AtomicBool::new(false));
+    let silent = RefCell::new(Progress::silent());
+    let outcome = test::sim::simulate(&test, &mut quiet, &silent, &never, None)?;
+    let verdict = &outcome.verdict;
+    let part = |name: &str| verdict.parts.get("simulation").and_then(|part| part.get(name));
+    let number = |name| part(name).and_then(Json::as_u64).unwrap_or(0);
+    Ok(Ran {
+        seed,
+        valid: verdict.valid,
+        why: why(verdict),
+        anomalies: verdict.forbidden().map(|(name, _)| name.to_owned()).collect(),
+        trace: trace(verdict),
+        simulated_ms: number("simulated_ms"),
+        steps: number("steps"),
+        ops: quiet.ops / 2,
+    })
+}
+
+/// All that happened in a run, as a hash.
+fn trace(verdict: &Verdict) -> String {
+    let trace = verdict.parts.get("simulation").and_then(|part| part.get("trace")).and_then(Json::as_str);
+    trace.unwrap_or_default().to_owned()
+}
+
+/// Why it is not valid, in a line.
+fn why(verdict: &Verdict) -> String {
+    let forbidden: Vec<String> =
+        verdict.forbidden().map(|(name, anomaly)| format!("{name} {}", anomaly.count)).collect();
+    if !forbidden.is_empty() {
+        return forbidden.join(", ");
+    }
+    verdict.why.first().cloned().unwrap_or_default()
+}
+
+/// What all came to.
+struct Tally {
+    seeds: Seeds,
+    began: Instant,
+    shown: Instant,
+    ran: BTreeMap<u64, Ran>,
+    standing: bool,
+}
+
+impl Tally {
+    fn new(seeds: Seeds, began: Instant) -> Tally {
+        Tally { seeds, began, shown: began, ran: BTreeMap::new(), standing: false }
+    }
+
+    fn gather(
+        &mut self,
+        results: &Receiver<Result<Ran, Failure>>,
+        mut each: impl FnMut(&Ran),
+    ) -> Result<(), Failure> {
+        loop {
+            match results.recv_timeout(REDRAW) {
+                Ok(ran) => {
+                    let ran = ran?;
+                    each(&ran);
+                    if ran.valid != Valid::True {
+                        self.wipe();
+                        say(&format!("seed {}: {}: {}", ran.seed, word(ran.valid), ran.why));
+                    }
+                    self.ran.insert(ran.seed, ran);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.progress();
+        }
+        self.wipe();
+        Ok(())
+    }
+
+    fn count(&self, valid: Valid) -> usize {
+        self.ran.values().filter(|ran| ran.valid == valid).count()
+    }
+
+    fn simulated_s(&self) -> f64 {
+        self.ran.values().map(|ran| ran.simulated_ms).sum::<u64>() as f64 / 1e3
+    }
+
+    fn progress(&mut self) {
+        let terminal = std::io::stderr().is_terminal();
+        if self.shown.elapsed() < if terminal { REDRAW } else { PLAIN } {
+            return;
+        }
+        self.shown = Instant::now();
+        let (all, took_s) = (self.seeds.count(), self.began.elapsed().as_secs_f64());
+        let bad = self.ran.len() - self.count(Valid::True);
+        let line = format!(
+            "sim    {}/{all} seeds   {bad} not valid   {:.0} simulated s, {:.0} a second",
+            self.ran.len(),
+            self.simulated_s(),
+            self.simulated_s() / took_s
+        );
+        if terminal {
+            eprint!("\r{line}\x1b[K");
+            self.standing = true;
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    fn wipe(&mut self) {
+        if std::mem::take(&mut self.standing) {
+            eprint!("\r\x1b[K");
+        }
+    }
+
+    /// The end: failures are written down, and all is summed up.
+    fn show(&self, args: &SimArgs) -> Result<u8, Failure> {
+        let took_s = self.began.elapsed().as_secs_f64();
+        let bad: Vec<&Ran> = self.ran.values().filter(|ran| ran.valid != Valid::True).collect();
+        let kept = if args.keep_going { MAX_KEPT } else { 1 };
+        let mut runs = BTreeMap::new();
+        for ran in bad.iter().take(kept) {
+            let again = of_seed(&args.test, ran.seed);
+            let (path, verdict) = Test::resolve(&again)?.keep(&again)?;
+            let again = trace(&verdict);
+            if again != ran.trace {
+                return Err(Failure::Harness(format!(
+                    "seed {} does not replay: its trace was {}, and is {again}; see {}",
+                    ran.seed,
+                    ran.trace,
+                    path.display()
+                )));
+            }
+            runs.insert(ran.seed, path);
+        }
+        let counts = [Valid::True, Valid::False, Valid::Unknown].map(|valid| self.count(valid));
+        let [valid, invalid, unknown] = counts;
+        let ops: u64 = self.ran.values().map(|ran| ran.ops).sum();
+        let steps: u64 = self.ran.values().map(|ran| ran.steps).sum();
+        if args.test.json {
+            let one = |ran: &&Ran| {
+                json!({
+                    "seed": ran.seed, "valid": word(ran.valid), "why": ran.why, "anomalies": ran.anomalies,
+                    "trace": ran.trace, "run": runs.get(&ran.seed),
+                })
+            };
+            let all = json!({
+                "seeds": self.ran.len(), "valid": valid, "invalid": invalid, "unknown": unknown, "ops": ops,
+                "simulated_s": self.simulated_s(), "took_s": took_s, "steps": steps,
+                "failures": bad.iter().map(one).collect::<Vec<_>>(),
+            });
+            print(&format!("{all:#}\n"))?;
+        } else {
+            let mut text = String::new();
+            for ran in &bad {
+                let run = runs.get(&ran.seed).map_or(String::new(), |path| format!("   {}", path.display()));
+                text.push_str(&format!("seed {}   {}   {}{run}\n", ran.seed, word(ran.valid), ran.why));
+            }
+            text.push_str(&format!(
+                "{} of {} seeds: {valid} valid, {invalid} invalid, {unknown} unknown; {ops} ops in {:.0} simulated s; took \
+                 {took_s:.1} s\n",
+                self.ran.len(),
+                self.seeds.count(),
+                self.simulated_s(),
+            ));
+            print(&text)?;
+        }
+        Ok(if invalid > 0 {
+            Valid::False.exit_code()
+        } else if unknown > 0 || self.ran.len() as u64 != self.seeds.count() {
+            Valid::Unknown.exit_code()
+        } else {
+            Valid::True.exit_code()
+        })
+    }
+}
+
+fn word(valid: Valid) -> &'static str {
+    match valid {
+        Valid::True => "valid",
+        Valid::False => "invalid",
+        Valid::Unknown => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_range_or_one() {
+        for (text, expected) in [("1..1000", Some((1, 1000))), ("7", Some((7, 7))), ("3..3", Some((3, 3)))] {
+            let seeds: Option<Seeds> = text.parse().ok();
+            assert_eq!(seeds.map(|seeds| (seeds.first, seeds.last)), expected, "{text}");
+        }
+        for text in ["", "..", "5..4", "1..", "a..b", "1...3", "-1..3"] {
+            assert!(text.parse::<Seeds>().is_err(), "{text}");
+        }
+    }
+}

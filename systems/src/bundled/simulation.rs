@@ -36,7 +36,8 @@ impl Simulated for Simulation {
     }
 
     fn client(&self, io: &Io, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {
-        Ok(Box::new(WireLog::new(io.clone(), config.clone(), Options::default())))
+        let options = Options::default().with(&config.properties).expect("the properties were checked");
+        Ok(Box::new(WireLog::new(io.clone(), config.clone(), options)))
     }
 
     fn serves(&self, io: Io, nodes: u16, node: NodeId) -> LocalFuture<'static, Result<(), String>> {

@@ -80,11 +80,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<u8, Failure> {
             scope.spawn(move || work(args, next, enough, stop, &sender));
         }
         drop(sender);
-        tally.gather(&receiver, |ran| {
-            if ran.valid != Valid::True && !args.keep_going {
-                enough.store(true, Ordering::Relaxed);
-            }
-        })
+        tally.gather(&receiver)
     })?;
     tally.show(args)
 }
@@ -108,6 +104,9 @@ fn work(
             return;
         }
         let ran = simulate(&args.test, args.seeds.first + n);
+        if ran.as_ref().is_ok_and(|ran| ran.valid != Valid::True) && !args.keep_going {
+            enough.store(true, Ordering::Relaxed);
+        }
         // Who does not listen any more has failed already.
         if results.send(ran).is_err() {
             return;
@@ -188,7 +187,6 @@ impl Tally {
             match results.recv_timeout(REDRAW) {
                 Ok(ran) => {
                     let ran = ran?;
-                    each(&ran);
                     if ran.valid != Valid::True {
                         self.wipe();
                         say(&format!("seed {}: {}: {}", ran.seed, word(ran.valid), ran.why));

@@ -30,6 +30,9 @@ use std::task::{Context, Wake, Waker};
 /// A future that needs no thread but its own.
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 
+/// A node whose tasks were polled so often in one settle does not come to rest: two of them wake each other for ever.
+const MAX_POLLS: u32 = 100_000;
+
 type Main = Box<dyn FnOnce(Io) -> LocalFuture>;
 
 /// The ids of tasks that were woken, in that order. A waker has to be fit for threads, though none is there.
@@ -107,7 +110,9 @@ impl Tasks {
         }
     }
 
+    /// Panics: the tasks do not come to rest.
     fn run(&mut self) {
+        let mut polls = 0;
         loop {
             self.adopt();
             self.bury();
@@ -117,6 +122,8 @@ impl Tasks {
             }
             for id in woken {
                 let Some(task) = self.tasks.get_mut(&id) else { continue };
+                polls += 1;
+                assert!(polls <= MAX_POLLS, "tasks do not come to rest: they wake each other without an event");
                 task.flag.is_woken.store(false, Ordering::Relaxed);
                 if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready() {
                     let task = self.tasks.remove(&id);

@@ -25,6 +25,9 @@ pub trait Simulated: Sync {
     /// A client of it, on a host of its own.
     fn client(&self, io: &Io, config: &ClientConfig) -> Result<Box<dyn Log>, LogError>;
 
+    /// Bytes on a connection, in a few words: of who opened it (`asks`), or of who answers.
+    fn describe(&self, asks: bool, bytes: &[u8]) -> String;
+
     /// Whether the node serves clients, asked from a host of its own; `Err` says what it still waits for.
     fn serves(&self, io: Io, nodes: u16, node: NodeId) -> LocalFuture<'static, Result<(), String>>;
 }

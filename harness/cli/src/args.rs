@@ -51,6 +51,10 @@ pub(crate) enum Command {
     Test(Box<TestArgs>),
     /// Simulate many seeds: the same as `test --sim`, one run a seed
     Sim(Box<SimArgs>),
+    /// Run a simulated run again, to the last byte
+    Replay(ReplayArgs),
+    /// Take away from a simulated run all that its anomaly does not need
+    Shrink(ShrinkArgs),
     /// Judge a stored history: JSON lines or Jepsen's EDN, plain, .gz or .zst
     Check(CheckArgs),
     /// Make a run's report again from its files
@@ -179,6 +183,54 @@ pub(crate) struct SimArgs {
     pub(crate) keep_going: bool,
     #[command(flatten)]
     pub(crate) test: TestArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  riprap replay results/runs/latest
+  riprap replay scenario.json --trace --until 3200ms
+
+Exit code 255 if the run is not the same as before.")]
+pub(crate) struct ReplayArgs {
+    /// The folder of a simulated run, or a scenario
+    #[arg(value_name = "RUN|SCENARIO.json")]
+    pub(crate) run: PathBuf,
+    /// Print everything that happens, with its time and node
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Stop at this time of the run
+    #[arg(long, value_name = "TIME", value_parser = time(Duration::from_millis(1)))]
+    pub(crate) until: Option<Duration>,
+    /// Print results.json instead of a summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  riprap shrink results/runs/latest -o lost-write.json
+  riprap shrink scenario.json -o smaller.json --limit 5m
+
+Ends when nothing more can be taken away, at the limit, or at ^C, with the smallest that it has found.")]
+pub(crate) struct ShrinkArgs {
+    /// The folder of a simulated run that is invalid, or a scenario
+    #[arg(value_name = "RUN|SCENARIO.json")]
+    pub(crate) run: PathBuf,
+    /// Where the scenario is written
+    #[arg(short, long, value_name = "SCENARIO.json")]
+    pub(crate) output: PathBuf,
+    /// The anomaly that is to stay; by default the worst of the run
+    #[arg(long, value_name = "NAME")]
+    pub(crate) anomaly: Option<String>,
+    /// How long to go on, at most
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time(MIN_TIME))]
+    pub(crate) limit: Duration,
+    /// Where the shrunk run is kept, with its report
+    #[arg(long, value_name = "DIR", default_value = riprap_results::DEFAULT_ROOT)]
+    pub(crate) store: PathBuf,
+    /// Print what came of it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -8,7 +8,10 @@ mod broker;
 mod check;
 mod explain;
 mod list;
+mod replay;
 mod report;
+mod scenario;
+mod shrink;
 mod sim;
 mod test;
 
@@ -61,6 +64,8 @@ fn carry_out(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Test(args) => test::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Shrink(args) => shrink::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),

@@ -5,6 +5,7 @@
 //! very same again.
 
 use crate::args::{SimArgs, TestArgs};
+use crate::scenario::trace;
 use crate::test::{self, Test};
 use crate::{Failure, print, say};
 use riprap_checker::{Valid, Verdict};
@@ -14,6 +15,7 @@ use riprap_results::Progress;
 use serde_json::{Value as Json, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -90,6 +92,21 @@ fn of_seed(args: &TestArgs, seed: u64) -> TestArgs {
     TestArgs { seed: Some(seed), sim: true, ..args.clone() }
 }
 
+/// The arguments of `riprap test` that run one seed of a `riprap sim` with these arguments.
+fn one_seed(args: impl Iterator<Item = OsString>, seed: u64) -> Vec<String> {
+    let mut words = vec!["test".to_owned(), "--sim".to_owned(), "--seed".to_owned(), seed.to_string()];
+    let mut args = args.skip_while(|arg| arg != "sim").skip(1).map(|arg| arg.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--seeds" | "--jobs" => drop(args.next()),
+            "--keep-going" => {}
+            _ if arg.starts_with("--seeds=") || arg.starts_with("--jobs=") => {}
+            _ => words.push(arg),
+        }
+    }
+    words
+}
+
 /// Takes seeds until there are none.
 fn work(
     args: &SimArgs,
@@ -125,7 +142,9 @@ impl test::sim::Watch for Quiet {
         Ok(())
     }
 
-    fn time(&mut self, _: u64) {}
+    fn time(&mut self, _: u64) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 fn simulate(args: &TestArgs, seed: u64) -> Result<Ran, Failure> {
@@ -146,12 +165,6 @@ fn simulate(args: &TestArgs, seed: u64) -> Result<Ran, Failure> {
         steps: number("steps"),
         ops: quiet.ops / 2,
     })
-}
-
-/// All that happened in a run, as a hash.
-fn trace(verdict: &Verdict) -> String {
-    let trace = verdict.parts.get("simulation").and_then(|part| part.get("trace")).and_then(Json::as_str);
-    trace.unwrap_or_default().to_owned()
 }
 
 /// Why it is not valid, in a line.
@@ -178,11 +191,7 @@ impl Tally {
         Tally { seeds, began, shown: began, ran: BTreeMap::new(), standing: false }
     }
 
-    fn gather(
-        &mut self,
-        results: &Receiver<Result<Ran, Failure>>,
-        mut each: impl FnMut(&Ran),
-    ) -> Result<(), Failure> {
+    fn gather(&mut self, results: &Receiver<Result<Ran, Failure>>) -> Result<(), Failure> {
         loop {
             match results.recv_timeout(REDRAW) {
                 Ok(ran) => {
@@ -246,7 +255,8 @@ impl Tally {
         let mut runs = BTreeMap::new();
         for ran in bad.iter().take(kept) {
             let again = of_seed(&args.test, ran.seed);
-            let (path, verdict) = Test::resolve(&again)?.keep(&again)?;
+            let command = one_seed(std::env::args_os().skip(1), ran.seed);
+            let (path, verdict) = Test::resolve(&again)?.keep(&args.test.store, command)?;
             let again = trace(&verdict);
             if again != ran.trace {
                 return Err(Failure::Harness(format!(
@@ -311,6 +321,20 @@ fn word(valid: Valid) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_seed_is_run_by_a_command_of_its_own() {
+        let check = |args: &str, expected: &str| {
+            let words = one_seed(args.split(' ').map(OsString::from), 7);
+            assert_eq!(words.join(" "), expected);
+        };
+        check("sim", "test --sim --seed 7");
+        check("sim --seeds 1..9 --txn --jobs=2 --keep-going", "test --sim --seed 7 --txn");
+        check(
+            "sim --store a --seeds=1..9 --jobs 4 --nemesis none",
+            "test --sim --seed 7 --store a --nemesis none",
+        );
+    }
 
     #[test]
     fn seeds_are_a_range_or_one() {

@@ -27,6 +27,7 @@ use riprap_results::{
 use riprap_systems::simulated::Simulated;
 use riprap_workloads::Workload;
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,14 +49,14 @@ const FILES_OF_RUN: u64 = 256;
 
 /// A run as it was asked for, every name resolved.
 pub(crate) struct Test {
-    config: TestConfig,
+    pub(crate) config: TestConfig,
     system: &'static dyn System,
     workload: &'static dyn Workload,
-    faults: Vec<Choice>,
-    plan: Plan,
+    pub(crate) faults: Vec<Choice>,
+    pub(crate) plan: Plan,
     deployment: Deployment,
     /// How to simulate the system, if the run is a simulation.
-    simulated: Option<&'static dyn Simulated>,
+    pub(crate) simulated: Option<&'static dyn Simulated>,
 }
 
 pub(crate) fn run(args: &TestArgs) -> Result<u8, Failure> {
@@ -94,11 +95,8 @@ fn system(name: &str) -> Result<&'static dyn System, Failure> {
 impl Test {
     /// Resolves every name and checks every number, before anything is started.
     pub(crate) fn resolve(args: &TestArgs) -> Result<Test, Failure> {
-        let system = system(&args.system)?;
-        let workload = workload(&args.workload)?;
         unsupported(args)?;
         check_together(args)?;
-        let faults = riprap_nemesis::parse(&args.nemesis, args.nodes).map_err(Failure::Usage)?;
         let config = TestConfig {
             system: args.system.clone(),
             workload: args.workload.clone(),
@@ -125,19 +123,31 @@ impl Test {
             drain_limit_ms: millis(args.drain_limit),
             settings: args.settings.iter().cloned().collect(),
         };
+        Test::of(config, args.bin.clone(), None)
+    }
+
+    /// A test of knobs that are all set, on the bundled program or another; of a plan, or of what the seed expands to.
+    pub(crate) fn of(
+        config: TestConfig,
+        program: Option<PathBuf>,
+        plan: Option<Plan>,
+    ) -> Result<Test, Failure> {
+        let system = system(&config.system)?;
+        let workload = workload(&config.workload)?;
+        let faults = riprap_nemesis::parse(&config.nemesis, config.nodes).map_err(Failure::Usage)?;
         let (clients, systems): (Vec<_>, Vec<_>) =
-            args.settings.iter().cloned().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
+            config.settings.clone().into_iter().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
         let deployment = Deployment {
             nodes: Vec::new(),
             defect: config.defect.clone(),
             settings: systems.into_iter().collect(),
             seed: config.seed,
-            program: args.bin.clone(),
+            program,
         };
         system.validate(&deployment).map_err(Failure::Usage)?;
         let bare = |(name, value): (String, String)| (name[CLIENT_SETTING.len()..].to_owned(), value);
         let properties: Vec<_> = clients.into_iter().map(bare).collect();
-        let simulated = simulated(args)?;
+        let simulated = simulated(&config, &deployment)?;
         let validated = match simulated {
             Some(simulated) => simulated.validate_client(&properties),
             None => system.validate_client(&properties),
@@ -145,7 +155,7 @@ impl Test {
         validated.map_err(Failure::Usage)?;
         let planned: Vec<(&dyn Fault, _)> =
             faults.iter().map(|(fault, shapes)| (*fault, shapes.clone())).collect();
-        let plan = Plan::expand(&config, &planned);
+        let plan = plan.unwrap_or_else(|| Plan::expand(&config, &planned));
         Ok(Test { config, system, workload, faults, plan, deployment, simulated })
     }
 
@@ -156,7 +166,7 @@ impl Test {
             self.allow_files()?;
         }
         let progress = RefCell::new(Progress::stderr());
-        let (run, record) = self.begin(args)?;
+        let (run, record) = self.begin(&args.store, std::env::args_os().skip(1).map(lossy).collect())?;
         progress.borrow_mut().note(&self.headline(&run));
         let outcome = match inside {
             Some(inside) => self.carry_out(inside, &run, &progress, stop),
@@ -178,8 +188,9 @@ impl Test {
     }
 
     /// Runs it in simulation and writes it down, without a word. Returns where, and what came of it.
-    pub(crate) fn keep(&self, args: &TestArgs) -> Result<(PathBuf, Verdict), Failure> {
-        let (run, record) = self.begin(args)?;
+    /// `args` are those of a command that does the same.
+    pub(crate) fn keep(&self, store: &Path, args: Vec<String>) -> Result<(PathBuf, Verdict), Failure> {
+        let (run, record) = self.begin(store, args)?;
         let never = AtomicBool::new(false);
         let (history, verdict) = self.carry_out_simulated(&run, &RefCell::new(Progress::silent()), &never)?;
         publish(&run, &record, &verdict, &history).map_err(Failure::harness)?;
@@ -187,16 +198,16 @@ impl Test {
     }
 
     /// Makes the run's folder, and writes down what is known before it begins.
-    fn begin(&self, args: &TestArgs) -> Result<(Arc<RunDir>, TestRecord), Failure> {
+    fn begin(&self, store: &Path, args: Vec<String>) -> Result<(Arc<RunDir>, TestRecord), Failure> {
         let (config, began) = (&self.config, SystemTime::now());
-        let run = Store::create(&args.store, self.system.info().name, &config.workload, began, config.seed)
+        let run = Store::create(store, self.system.info().name, &config.workload, began, config.seed)
             .map_err(Failure::harness)?;
         let record = TestRecord {
             config: config.clone(),
             riprap: env!("CARGO_PKG_VERSION").to_owned(),
             git_commit: option_env!("RIPRAP_GIT_COMMIT").map(str::to_owned),
             began: utc_text(began),
-            args: std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            args,
             versions: self.system.versions(&self.deployment),
         };
         run.write_test(&record).map_err(Failure::harness)?;
@@ -251,6 +262,9 @@ impl Test {
         for (node, log) in &outcome.logs {
             run.write_node_log(*node, log).map_err(Failure::harness)?;
         }
+        // What the seed came to: whoever replays or shrinks the run needs no generator.
+        let plan = self.plan.clone().with_ops_of(&outcome.history, self.config.concurrency);
+        run.write_plan(&plan).map_err(Failure::harness)?;
         Ok((outcome.history, outcome.verdict))
     }
 
@@ -313,6 +327,10 @@ impl Test {
     }
 }
 
+fn lossy(arg: OsString) -> String {
+    arg.to_string_lossy().into_owned()
+}
+
 /// Writes a simulated run down as it happens.
 struct Recorder<'a> {
     run: &'a RunDir,
@@ -327,24 +345,28 @@ impl sim::Watch for Recorder<'_> {
         observe_op(op, &mut self.writer, &mut self.active, self.run, self.progress)
     }
 
-    fn time(&mut self, now_ns: u64) {
+    fn time(&mut self, now_ns: u64) -> Result<(), String> {
         let mut progress = self.progress.borrow_mut();
         progress.set_time(now_ns);
         progress.tick();
+        Ok(())
     }
 }
 
 /// How to simulate the system that is asked for, if a simulation is.
-fn simulated(args: &TestArgs) -> Result<Option<&'static dyn Simulated>, Failure> {
-    if !args.sim {
+fn simulated(
+    config: &TestConfig,
+    deployment: &Deployment,
+) -> Result<Option<&'static dyn Simulated>, Failure> {
+    if config.sim.is_none() {
         return Ok(None);
     }
-    if args.bin.is_some() {
+    if deployment.program.is_some() {
         return Err(Failure::usage(
             "--bin and --sim exclude each other: what is simulated is part of this program",
         ));
     }
-    let name = &args.system;
+    let name = &config.system;
     let found = riprap_systems::simulated::find(name).ok_or_else(|| {
         Failure::Usage(format!(
             "--sim: system `{name}` runs live only; leave --sim out, or --system broker is right"

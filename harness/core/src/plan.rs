@@ -4,6 +4,9 @@
 //! seed it is the same list, and taking one fault out leaves the others as they were.
 
 mod ops;
+mod scenario;
+
+pub use scenario::{SCENARIO_VERSION, Scenario};
 
 use crate::client::{Isolation, SubscribeVia};
 use crate::cluster::NodeId;

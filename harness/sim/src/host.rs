@@ -107,9 +107,6 @@ impl HostEnv {
             self.log.drain(..cut);
         }
         writeln!(self.log, "{:>12.6} {line}", self.now_ns as f64 / 1e9).expect("memory takes it");
-        if self.tells_lines {
-            self.fresh_lines.push(line.to_owned());
-        }
     }
 
     /// Adds a line of the world's own to the node's log.
@@ -137,7 +134,11 @@ impl Env for HostEnv {
 
     fn log(&mut self, level: LogLevel, _module: &'static str, line: fmt::Arguments<'_>) {
         if self.log_level.is_some_and(|most| level <= most) {
-            self.keep(&format!("{level:?} {line}"));
+            let line = format!("{level:?} {line}");
+            self.keep(&line);
+            if self.tells_lines {
+                self.fresh_lines.push(line);
+            }
         }
     }
 }

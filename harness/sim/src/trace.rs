@@ -45,9 +45,16 @@ impl fmt::Display for Trace {
     }
 }
 
-/// One thing that happened, for who follows a run event by event. Hosts are by name in what is shown.
+/// One thing that happened, for who follows a run event by event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TraceEvent<'a> {
+    /// There is a new host.
+    Added {
+        /// Which host.
+        host: HostId,
+        /// What it is called.
+        name: &'a str,
+    },
     /// A host's process began, ended, stood still, or its disk or clock was tampered with.
     Host {
         /// Which host.

@@ -81,6 +81,7 @@ impl World {
         host.env.tells_lines = self.follower.is_some();
         self.hosts.push(host);
         self.names.insert(name.to_owned(), id);
+        self.tell(&TraceEvent::Added { host: id, name });
         id
     }
 

@@ -9,6 +9,7 @@ use riprap_core::cluster::NodeId;
 use riprap_core::system::Deployment;
 use riprap_env::Node;
 use riprap_env::task::Io;
+use riprap_protocol::ApiKey;
 use riprap_protocol::frame::{self, FrameReader};
 use riprap_protocol::messages::{MetadataRequest, MetadataResponse};
 use std::collections::BTreeMap;
@@ -38,6 +39,19 @@ impl Simulated for Simulation {
     fn client(&self, io: &Io, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {
         let options = Options::default().with(&config.properties).expect("the properties were checked");
         Ok(Box::new(WireLog::new(io.clone(), config.clone(), options)))
+    }
+
+    fn describe(&self, asks: bool, bytes: &[u8]) -> String {
+        let size = bytes.len();
+        let number = |at: usize| Some(i32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let short = |at: usize| Some(i16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+        let words = if asks {
+            let name = short(4).and_then(ApiKey::from_code).map(|key| format!("{key:?}"));
+            name.zip(short(6)).zip(number(8)).map(|((name, version), id)| format!("{name} {version} #{id}"))
+        } else {
+            number(4).map(|id| format!("answer #{id}"))
+        };
+        format!("{}, {size} bytes", words.unwrap_or_else(|| "bytes".to_owned()))
     }
 
     fn serves(&self, io: Io, nodes: u16, node: NodeId) -> LocalFuture<'static, Result<(), String>> {

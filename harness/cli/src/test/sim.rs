@@ -29,8 +29,8 @@ pub(crate) trait Watch {
     /// An op was invoked or completed. Errors: it could not be written down.
     fn op(&mut self, op: &Op) -> Result<(), String>;
 
-    /// It is so late in the run. Units: nanoseconds.
-    fn time(&mut self, now_ns: u64);
+    /// It is so late in the run. Units: nanoseconds. Errors: it is to end here.
+    fn time(&mut self, now_ns: u64) -> Result<(), String>;
 }
 
 /// What a simulated run came to.
@@ -49,12 +49,25 @@ pub(crate) fn simulate(
     stop: &AtomicBool,
     logs: Option<LogLevel>,
 ) -> Result<Outcome, Failure> {
+    simulate_with(test, watch, progress, stop, logs, |_| {})
+}
+
+/// The same, in a world that is set up before there is anything in it.
+pub(crate) fn simulate_with(
+    test: &Test,
+    watch: &mut dyn Watch,
+    progress: &RefCell<Progress>,
+    stop: &AtomicBool,
+    logs: Option<LogLevel>,
+    setup: impl FnOnce(&mut World),
+) -> Result<Outcome, Failure> {
     let simulated = test.simulated.expect("only systems that can be simulated get here");
     let config = &test.config;
     let mut world = World::new(config.seed, config.sim.unwrap_or_default());
     if let Some(level) = logs {
         world.keep_logs(level);
     }
+    setup(&mut world);
     let deployment = test.deployment.clone();
     let nodes = config.nodes;
     let cluster = SimCluster::new(world, nodes, move |node| simulated.node(&deployment, nodes, node));
@@ -70,10 +83,7 @@ pub(crate) fn simulate(
     };
     let runner = Runner::new(parts, |happening| match happening {
         Happening::Op(op) => watch.op(op),
-        Happening::Time(now_ns) => {
-            watch.time(now_ns);
-            Ok(())
-        }
+        Happening::Time(now_ns) => watch.time(now_ns),
     });
     let mut stage = SimStage { runner };
     progress.borrow_mut().phase("deploy", Some(DEPLOY_LIMIT));

@@ -247,6 +247,7 @@ fn a_follower_is_told_and_changes_nothing() {
             let told = Rc::clone(&told);
             world.follow(move |_, event| {
                 let word = match event {
+                    TraceEvent::Added { .. } => "added",
                     TraceEvent::Host { .. } => "host",
                     TraceEvent::Connect { .. } => "connect",
                     TraceEvent::Send { .. } => "send",

@@ -1,0 +1,148 @@
+//! `riprap replay`: a simulated run again, to the last byte.
+
+use crate::args::ReplayArgs;
+use crate::scenario::{self, Origin};
+use crate::test::{Test, sim};
+use crate::{Failure, print, say};
+use riprap_core::Op;
+use riprap_env::LogLevel;
+use riprap_results::{Paint, Progress, json_text, summary};
+use riprap_sim::TraceEvent;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+
+/// What a run that is stopped at a time ends with.
+const REACHED: &str = "reached --until";
+
+pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
+    let Origin { config, plan, trace, .. } = scenario::load(&args.run)?;
+    let test = Test::of(config, None, Some(plan))?;
+    let printer = args.trace.then(|| Rc::new(Printer::default()));
+    let until_ns = args.until.map(|until| u64::try_from(until.as_nanos()).expect("bounded by its parser"));
+    let mut watch = Follow { printer: printer.clone(), until_ns };
+    let silent = RefCell::new(Progress::silent());
+    let simulated = test.simulated.expect("scenarios are simulated");
+    let setup = |world: &mut riprap_sim::World| {
+        if let Some(printer) = printer {
+            world.follow(move |now_ns, event| printer.event(now_ns, event, simulated));
+        }
+    };
+    let logs = args.trace.then_some(LogLevel::Info);
+    let outcome = sim::simulate_with(&test, &mut watch, &silent, &AtomicBool::new(false), logs, setup);
+    let outcome = match outcome {
+        Err(Failure::Harness(why)) if why == REACHED => return Ok(0),
+        outcome => outcome?,
+    };
+    let verdict = outcome.verdict;
+    if args.json {
+        print(&json_text(&verdict))?;
+    } else {
+        print(&summary(&verdict, None, None, Paint::stdout()))?;
+    }
+    let now = scenario::trace(&verdict);
+    if now == trace {
+        say(&format!("the same as before: trace {now}"));
+        Ok(verdict.valid.exit_code())
+    } else {
+        Err(Failure::Harness(format!(
+            "not the same as before: the trace is {now}, and was {trace}; another version of riprap runs another course"
+        )))
+    }
+}
+
+/// Prints what happens, a line each.
+#[derive(Default)]
+struct Printer {
+    names: RefCell<BTreeMap<usize, String>>,
+    openers: RefCell<BTreeMap<usize, usize>>,
+    is_over: Cell<bool>,
+}
+
+impl Printer {
+    fn line(&self, now_ns: u64, text: &str) {
+        if !self.is_over.get() {
+            // A reader that has gone away wants no more.
+            self.is_over.set(writeln!(std::io::stdout(), "{:>12.6} {text}", now_ns as f64 / 1e9).is_err());
+        }
+    }
+
+    fn name(&self, host: riprap_sim::HostId) -> String {
+        self.names.borrow().get(&host.0).cloned().unwrap_or_else(|| format!("host{}", host.0))
+    }
+
+    fn event(
+        &self,
+        now_ns: u64,
+        event: &TraceEvent<'_>,
+        simulated: &dyn riprap_systems::simulated::Simulated,
+    ) {
+        let words = |pipe: usize, from: riprap_sim::HostId, bytes: &[u8]| {
+            let asks = self.openers.borrow().get(&pipe) == Some(&from.0);
+            simulated.describe(asks, bytes)
+        };
+        let text = match event {
+            TraceEvent::Added { host, name } => {
+                self.names.borrow_mut().insert(host.0, (*name).to_owned());
+                return;
+            }
+            TraceEvent::Host { host, what } => format!("{} {what}", self.name(*host)),
+            TraceEvent::Connect { from, to, pipe } => {
+                self.openers.borrow_mut().insert(*pipe, from.0);
+                format!("{} -> {} connects, connection {pipe}", self.name(*from), self.name(*to))
+            }
+            TraceEvent::Send { from, to, pipe, bytes } => {
+                format!(
+                    "{} -> {} sends on {pipe}: {}",
+                    self.name(*from),
+                    self.name(*to),
+                    words(*pipe, *from, bytes)
+                )
+            }
+            TraceEvent::Arrive { from, to, pipe, bytes } => {
+                format!(
+                    "{} -> {} arrives on {pipe}: {}",
+                    self.name(*from),
+                    self.name(*to),
+                    words(*pipe, *from, bytes)
+                )
+            }
+            TraceEvent::Closed { host, pipe } => {
+                format!("{} has no connection {pipe} any more", self.name(*host))
+            }
+            TraceEvent::Wake { host } => format!("{} wakes", self.name(*host)),
+            TraceEvent::Log { host, line } => format!("{} logs: {line}", self.name(*host)),
+        };
+        self.line(now_ns, &text);
+    }
+}
+
+struct Follow {
+    printer: Option<Rc<Printer>>,
+    until_ns: Option<u64>,
+}
+
+impl Follow {
+    fn at(&self, now_ns: u64) -> Result<(), String> {
+        if self.until_ns.is_some_and(|until_ns| now_ns > until_ns) { Err(REACHED.to_owned()) } else { Ok(()) }
+    }
+}
+
+impl sim::Watch for Follow {
+    fn op(&mut self, op: &Op) -> Result<(), String> {
+        self.at(op.time_ns.unsigned_abs())?;
+        if let Some(printer) = &self.printer {
+            let mut line = Vec::new();
+            riprap_core::history::write_op(&mut line, op).expect("memory takes it");
+            let line = String::from_utf8_lossy(&line);
+            printer.line(op.time_ns.unsigned_abs(), &format!("op {} {}", op.index, line.trim_end()));
+        }
+        Ok(())
+    }
+
+    fn time(&mut self, now_ns: u64) -> Result<(), String> {
+        self.at(now_ns)
+    }
+}

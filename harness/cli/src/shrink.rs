@@ -1,0 +1,478 @@
+//! `riprap shrink`: from a run that broke a promise to the few steps that it takes.
+//!
+//! Delta debugging on the plan, not on the seed: operations, faults, clients, keys, nodes and time are taken away for as
+//! long as the run still shows the same anomaly. What stays is a scenario, a file that replays.
+//! Source: Zeller, Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002.
+
+use crate::args::ShrinkArgs;
+use crate::scenario::{self, Origin};
+use crate::test::{Test, sim};
+use crate::{Failure, print, say};
+use riprap_checker::Verdict;
+use riprap_core::generator::PlannedOp;
+use riprap_core::op::{F, Key, Mop, OpValue};
+use riprap_core::plan::{FaultEvent, Plan, SCENARIO_VERSION, Scenario, TestConfig};
+use riprap_core::{History, Op};
+use riprap_live::interrupt;
+use riprap_results::{Progress, json_text};
+use serde_json::json;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the progress line moves.
+const REDRAW: Duration = Duration::from_millis(200);
+const PLAIN: Duration = Duration::from_secs(5);
+/// Behind the last act of a shrunk run, so that what it began ends before everything is healed. Units: nanoseconds.
+const TAIL_NS: u64 = 1_000_000_000;
+
+pub(crate) fn run(args: &ShrinkArgs) -> Result<u8, Failure> {
+    let Origin { config, plan, anomalies, .. } = scenario::load(&args.run)?;
+    let Some(target) = anomalies.first().cloned() else {
+        return Err(Failure::Usage(format!(
+            "{} shows no forbidden anomaly: there is nothing to shrink",
+            args.run.display()
+        )));
+    };
+    let target = args.anomaly.clone().unwrap_or(target);
+    if !anomalies.contains(&target) {
+        return Err(Failure::Usage(format!(
+            "--anomaly is `{target}`; the run shows: {}",
+            anomalies.join(", ")
+        )));
+    }
+    let stop = interrupt::catch();
+    let began = Instant::now();
+    let mut shrinker = Shrinker {
+        target: &target,
+        deadline: began + args.limit,
+        stop,
+        runs: 0,
+        shown: None,
+        standing: false,
+        best: Case { config, plan },
+    };
+    let before = shrinker.best.clone();
+    if !shrinker.try_case(before.clone())? {
+        return Err(Failure::Harness(format!(
+            "{} does not show {target} any more when its plan is followed; another version of riprap runs another course",
+            args.run.display()
+        )));
+    }
+    shrinker.shrink()?;
+    shrinker.wipe();
+    let (best, runs) = (shrinker.best.clone(), shrinker.runs);
+    let outcome = best.simulate()?;
+    let scenario = Scenario {
+        riprap_scenario: SCENARIO_VERSION,
+        config: best.config.clone(),
+        plan: best.plan.clone(),
+        anomalies: forbidden(&outcome.verdict),
+        trace: scenario::trace(&outcome.verdict),
+    };
+    let text = json_text(&scenario);
+    std::fs::write(&args.output, &text)
+        .map_err(|e| Failure::Harness(format!("failed to write {}: {e}", args.output.display())))?;
+    let test = Test::of(best.config.clone(), None, Some(best.plan.clone()))?;
+    let command = vec!["replay".to_owned(), args.output.display().to_string()];
+    let (folder, _) = test.keep(&args.store, command)?;
+    say_result(args, &before, &best, &target, runs, began.elapsed(), &folder, &outcome.history)?;
+    Ok(0)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn say_result(
+    args: &ShrinkArgs,
+    before: &Case,
+    after: &Case,
+    target: &str,
+    runs: u64,
+    took: Duration,
+    folder: &Path,
+    history: &History,
+) -> Result<(), Failure> {
+    let size = |case: &Case| json!({"ops": case.ops().len(), "faults": units(&case.plan.faults).len(), "nodes": case.config.nodes});
+    if args.json {
+        let all = json!({
+            "anomaly": target, "before": size(before), "after": size(after), "runs": runs,
+            "took_s": took.as_secs_f64(), "scenario": args.output, "report": folder.join("report.html"),
+        });
+        return print(&format!("{all:#}\n"));
+    }
+    let mut text = format!(
+        "{target}   {} operations, {} faults, {} nodes, of {}, {} and {}; {runs} runs, {:.1} s\n\n",
+        after.ops().len(),
+        units(&after.plan.faults).len(),
+        after.config.nodes,
+        before.ops().len(),
+        units(&before.plan.faults).len(),
+        before.config.nodes,
+        took.as_secs_f64(),
+    );
+    let main = history.ops().filter(|op| op.index() < 200);
+    for op in main {
+        let mut line = Vec::new();
+        riprap_core::history::write_op(&mut line, &op.to_op()).expect("memory takes it");
+        text.push_str(&format!("  {}", String::from_utf8_lossy(&line)));
+    }
+    text.push_str(&format!(
+        "\nscenario {}\nreport   {}\nagain    riprap replay {}\n",
+        args.output.display(),
+        folder.join("report.html").display(),
+        args.output.display()
+    ));
+    print(&text)
+}
+
+/// The forbidden anomalies, the worst first.
+fn forbidden(verdict: &Verdict) -> Vec<String> {
+    verdict.forbidden().map(|(name, _)| name.to_owned()).collect()
+}
+
+/// A run that may show the anomaly.
+#[derive(Clone)]
+struct Case {
+    config: TestConfig,
+    plan: Plan,
+}
+
+struct Quiet;
+
+impl sim::Watch for Quiet {
+    fn op(&mut self, _: &Op) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn time(&mut self, _: u64) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl Case {
+    fn ops(&self) -> &[PlannedOp] {
+        self.plan.ops.as_deref().unwrap_or_default()
+    }
+
+    fn with_ops(&self, ops: Vec<PlannedOp>) -> Case {
+        Case { config: self.config.clone(), plan: Plan { faults: self.plan.faults.clone(), ops: Some(ops) } }
+    }
+
+    fn with_faults(&self, units: &[Unit]) -> Case {
+        let mut faults: Vec<FaultEvent> =
+            units.iter().flat_map(|unit| [Some(unit.strike.clone()), unit.heal.clone()]).flatten().collect();
+        faults.sort_by_key(|event| event.time_ns);
+        let mut names: Vec<String> = faults.iter().map(|event| event.fault.clone()).collect();
+        names.sort();
+        names.dedup();
+        let plan = Plan { faults, ops: self.plan.ops.clone() };
+        Case { config: TestConfig { nemesis: names, ..self.config.clone() }, plan }
+    }
+
+    fn simulate(&self) -> Result<sim::Outcome, Failure> {
+        let test = Test::of(self.config.clone(), None, Some(self.plan.clone()))?;
+        let (silent, never) = (RefCell::new(Progress::silent()), AtomicBool::new(false));
+        sim::simulate(&test, &mut Quiet, &silent, &never, None)
+    }
+}
+
+/// A strike of a fault and what heals it, if anything before the end does.
+#[derive(Clone)]
+struct Unit {
+    strike: FaultEvent,
+    heal: Option<FaultEvent>,
+}
+
+/// The strikes of a plan. An act that heals ends the last strike of its fault.
+fn units(events: &[FaultEvent]) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    for event in events {
+        let open = units.iter_mut().rev().find(|unit| unit.strike.fault == event.fault);
+        match open {
+            Some(unit) if unit.heal.is_none() && unit.strike.f != event.f => unit.heal = Some(event.clone()),
+            _ => units.push(Unit { strike: event.clone(), heal: None }),
+        }
+    }
+    units
+}
+
+struct Shrinker<'a> {
+    target: &'a str,
+    deadline: Instant,
+    stop: &'a AtomicBool,
+    runs: u64,
+    shown: Option<Instant>,
+    standing: bool,
+    /// The smallest that shows it so far.
+    best: Case,
+}
+
+impl Shrinker<'_> {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether a case shows the anomaly; it is then the best. A case that cannot be run does not.
+    fn try_case(&mut self, case: Case) -> Result<bool, Failure> {
+        self.runs += 1;
+        self.progress();
+        let outcome = match case.simulate() {
+            Ok(outcome) => outcome,
+            // Some of what is left makes no sense without the rest.
+            Err(Failure::Usage(_) | Failure::Harness(_)) => return Ok(false),
+        };
+        let shows = forbidden(&outcome.verdict).iter().any(|name| name == self.target);
+        if shows {
+            self.best = case;
+        }
+        Ok(shows)
+    }
+
+    fn shrink(&mut self) -> Result<(), Failure> {
+        self.cut_the_end()?;
+        loop {
+            let size = self.size();
+            self.faults()?;
+            self.threads()?;
+            self.keys()?;
+            self.ops()?;
+            self.parts()?;
+            self.nodes()?;
+            self.time()?;
+            if self.is_over() || self.size() == size {
+                return Ok(());
+            }
+        }
+    }
+
+    fn size(&self) -> (usize, usize, u16) {
+        (self.best.ops().len(), self.best.plan.faults.len(), self.best.config.nodes)
+    }
+
+    /// The shortest beginning that shows it, by halves.
+    fn cut_the_end(&mut self) -> Result<(), Failure> {
+        let (mut least, mut most) = (0, self.best.ops().len());
+        let whole = self.best.clone();
+        while least + 1 < most && !self.is_over() {
+            let middle = usize::midpoint(least, most);
+            let end_ns = whole.ops()[middle - 1].time_ns;
+            let ops = whole.ops()[..middle].to_vec();
+            let kept: Vec<Unit> =
+                units(&whole.plan.faults).into_iter().filter(|unit| unit.strike.time_ns <= end_ns).collect();
+            let case = whole.with_ops(ops).with_faults(&kept);
+            if self.try_case(case)? { most = middle } else { least = middle }
+        }
+        Ok(())
+    }
+
+    fn faults(&mut self) -> Result<(), Failure> {
+        let all = units(&self.best.plan.faults);
+        let base = self.best.clone();
+        self.minimise(all, &|units| base.with_faults(units))
+    }
+
+    fn threads(&mut self) -> Result<(), Failure> {
+        let threads: BTreeSet<u32> = self.best.ops().iter().map(|op| op.thread).collect();
+        let base = self.best.clone();
+        self.minimise(threads.into_iter().collect(), &|threads| {
+            let ops = base.ops().iter().filter(|op| threads.contains(&op.thread));
+            base.with_ops(ops.cloned().collect())
+        })
+    }
+
+    fn keys(&mut self) -> Result<(), Failure> {
+        let keys: BTreeSet<Key> = self.best.ops().iter().flat_map(|op| keys_of(&op.draft.value)).collect();
+        let base = self.best.clone();
+        self.minimise(keys.into_iter().collect(), &|keys| {
+            base.with_ops(base.ops().iter().filter_map(|op| only_keys(op, keys)).collect())
+        })
+    }
+
+    fn ops(&mut self) -> Result<(), Failure> {
+        let base = self.best.clone();
+        self.minimise(base.ops().to_vec(), &|ops| base.with_ops(ops.to_vec()))
+    }
+
+    /// Single sends and polls of transactions.
+    fn parts(&mut self) -> Result<(), Failure> {
+        let mut at = 0;
+        while at < self.best.ops().len() && !self.is_over() {
+            let OpValue::Mops(mops) = self.best.ops()[at].draft.value.clone() else {
+                at += 1;
+                continue;
+            };
+            for part in (0..mops.len()).rev().filter(|_| mops.len() > 1) {
+                let OpValue::Mops(mut fewer) = self.best.ops()[at].draft.value.clone() else { break };
+                if fewer.len() < 2 || part >= fewer.len() {
+                    continue;
+                }
+                fewer.remove(part);
+                let mut ops = self.best.ops().to_vec();
+                ops[at].draft.value = OpValue::Mops(fewer);
+                let case = self.best.with_ops(ops);
+                self.try_case(case)?;
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn nodes(&mut self) -> Result<(), Failure> {
+        for nodes in 1..self.best.config.nodes {
+            if self.is_over() {
+                break;
+            }
+            let mut case = self.best.clone();
+            case.config.nodes = nodes;
+            case.config.replication_factor = case.config.replication_factor.min(nodes);
+            if self.try_case(case)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything happens sooner, as far as that goes.
+    fn time(&mut self) -> Result<(), Failure> {
+        for _ in 0..4 {
+            if self.is_over() {
+                break;
+            }
+            let mut case = self.best.clone();
+            let mut last_ns = 0;
+            for event in &mut case.plan.faults {
+                event.time_ns /= 2;
+                last_ns = last_ns.max(event.time_ns);
+            }
+            for op in case.plan.ops.iter_mut().flatten() {
+                op.time_ns /= 2;
+                last_ns = last_ns.max(op.time_ns);
+            }
+            case.config.time_limit_ms = (last_ns + TAIL_NS) / 1_000_000;
+            if !self.try_case(case)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delta debugging: takes away ever smaller parts of a list, for as long as the case that the rest makes shows it.
+    fn minimise<T: Clone>(&mut self, all: Vec<T>, case: &dyn Fn(&[T]) -> Case) -> Result<(), Failure> {
+        let mut kept = all;
+        let mut parts = 2.min(kept.len());
+        while parts > 0 && !kept.is_empty() && !self.is_over() {
+            let size = kept.len().div_ceil(parts);
+            let mut is_smaller = false;
+            let mut from = 0;
+            while from < kept.len() && !self.is_over() {
+                let to = (from + size).min(kept.len());
+                let rest: Vec<T> = kept[..from].iter().chain(&kept[to..]).cloned().collect();
+                if self.try_case(case(&rest))? {
+                    kept = rest;
+                    is_smaller = true;
+                } else {
+                    from = to;
+                }
+            }
+            if size == 1 && !is_smaller {
+                break;
+            }
+            if size > 1 {
+                parts = (parts * 2).min(kept.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self) {
+        let terminal = std::io::stderr().is_terminal();
+        let interval = if terminal { REDRAW } else { PLAIN };
+        if self.shown.is_some_and(|shown| shown.elapsed() < interval) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let left_s = self.deadline.saturating_duration_since(Instant::now()).as_secs();
+        let (ops, faults) = (self.best.ops().len(), units(&self.best.plan.faults).len());
+        let line = format!(
+            "shrink {}   {ops} operations, {faults} faults, {} nodes   run {}, {left_s} s left at most",
+            self.target, self.best.config.nodes, self.runs
+        );
+        if terminal {
+            eprint!("\r{line}\x1b[K");
+            self.standing = true;
+        } else {
+            say(&line);
+        }
+    }
+
+    fn wipe(&mut self) {
+        if std::mem::take(&mut self.standing) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn keys_of(value: &OpValue) -> Vec<Key> {
+    match value {
+        OpValue::Keys(keys) => keys.clone(),
+        OpValue::Mops(mops) => {
+            let sent =
+                mops.iter().filter_map(|mop| if let Mop::Send { key, .. } = mop { Some(*key) } else { None });
+            sent.collect()
+        }
+        OpValue::None | OpValue::Json(_) => Vec::new(),
+    }
+}
+
+/// The op as far as it is about these keys; `None` if nothing is left of it.
+fn only_keys(op: &PlannedOp, keys: &[Key]) -> Option<PlannedOp> {
+    let mut op = op.clone();
+    match &mut op.draft.value {
+        OpValue::Keys(of) => {
+            of.retain(|key| keys.contains(key));
+            if of.is_empty() {
+                return None;
+            }
+        }
+        OpValue::Mops(mops) => {
+            mops.retain(|mop| !matches!(mop, Mop::Send { key, .. } if !keys.contains(key)));
+            if mops.is_empty() {
+                return None;
+            }
+            if op.draft.f == F::Send && mops.iter().all(|mop| matches!(mop, Mop::Poll(_))) {
+                return None;
+            }
+        }
+        OpValue::None | OpValue::Json(_) => {}
+    }
+    Some(op)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value as Json;
+
+    fn event(time_ns: u64, fault: &str, f: &str) -> FaultEvent {
+        FaultEvent { time_ns, fault: fault.to_owned(), f: f.to_owned(), value: Json::Null }
+    }
+
+    #[test]
+    fn a_strike_goes_with_what_heals_it() {
+        let events = [
+            event(1, "kill", "kill"),
+            event(2, "partition", "partition"),
+            event(3, "kill", "restart"),
+            event(4, "kill", "kill"),
+            event(5, "partition", "heal-partition"),
+        ];
+        let units = units(&events);
+        let pairs: Vec<(u64, Option<u64>)> = units
+            .iter()
+            .map(|unit| (unit.strike.time_ns, unit.heal.as_ref().map(|heal| heal.time_ns)))
+            .collect();
+        assert_eq!(pairs, [(1, Some(3)), (2, Some(5)), (4, None)]);
+    }
+}

@@ -123,7 +123,10 @@ impl Tasks {
             for id in woken {
                 let Some(task) = self.tasks.get_mut(&id) else { continue };
                 polls += 1;
-                assert!(polls <= MAX_POLLS, "tasks do not come to rest: they wake each other without an event");
+                assert!(
+                    polls <= MAX_POLLS,
+                    "tasks do not come to rest: they wake each other without an event"
+                );
                 task.flag.is_woken.store(false, Ordering::Relaxed);
                 if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready() {
                     let task = self.tasks.remove(&id);

@@ -8,4 +8,5 @@ mod arguments;
 mod broken;
 mod histories;
 mod runs;
+mod simulated;
 mod support;

@@ -1,0 +1,96 @@
+//! Simulated runs: the same seed is the same run, a failure replays and shrinks.
+
+use crate::support::{Place, riprap};
+use serde_json::Value as Json;
+use std::fs;
+use std::path::Path;
+
+fn json(path: &Path) -> Json {
+    let text = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("plain")
+}
+
+#[test]
+fn a_seed_is_the_same_run_again() {
+    for more in [&[][..], &["--txn", "--sub-via=assign,subscribe"]] {
+        let place = Place::mine();
+        let args = [&["test", "--sim", "--seed=5", "--time-limit=10s"], more].concat();
+        let run = || {
+            let done = place.run(&args).end().expect(0);
+            assert!(done.out.starts_with("valid   broker queue, "), "{}", done.out);
+            let run = place.latest().canonicalize().expect("it points at the run");
+            assert!(json(&run.join("test.json"))["sim"].is_object());
+            assert!(json(&run.join("plan.json"))["ops"].as_array().is_some_and(|ops| ops.len() > 100));
+            assert!(fs::read_to_string(run.join("nodes/n1/node.log")).expect("it logs").contains("starts"));
+            let simulation = json(&run.join("results.json"))["simulation"].clone();
+            (fs::read_to_string(run.join("history.jsonl")).expect("a history"), simulation, run)
+        };
+        let (first, second) = (run(), run());
+        assert_eq!((first.0, first.1.clone()), (second.0, second.1));
+        // By its plan, too, without the generator.
+        let replayed = riprap(["replay", text(&second.2)]).expect(0);
+        let trace = first.1["trace"].as_str().expect("a hash");
+        assert_eq!(replayed.last_line(), format!("the same as before: trace {trace}"));
+    }
+}
+
+#[test]
+fn many_seeds_and_no_two_alike() {
+    let place = Place::mine();
+    let sim = |jobs| {
+        let args = ["sim", "--seeds=1..6", "--time-limit=5s", "--keep-going", "--json", jobs];
+        // Too short for each fault to strike: unknown, and none is invalid.
+        let done = place.run(&args).end();
+        let mut all: Json = serde_json::from_str(&done.out).expect("JSON");
+        assert_eq!((all["seeds"].as_u64(), all["invalid"].as_u64()), (Some(6), Some(0)), "{}", done.out);
+        for part in ["took_s", "failures"] {
+            all[part].take();
+        }
+        all
+    };
+    // Whatever runs beside it, a seed is the same run.
+    assert_eq!(sim("--jobs=1"), sim("--jobs=3"));
+}
+
+#[test]
+fn a_failure_is_kept_and_shrinks_to_a_scenario() {
+    let place = Place::mine();
+    let defect = "--defect=fetch-filter-skip";
+    let done =
+        place.run(&["sim", "--seeds=1..3", "--nemesis=none", "--time-limit=15s", defect]).end().expect(1);
+    assert!(done.out.starts_with("seed 1   invalid   "), "{}", done.out);
+    let run = place.latest().canonicalize().expect("it points at the run");
+    let command = json(&run.join("test.json"))["args"].clone();
+    assert_eq!(command[0..4], ["test", "--sim", "--seed", "1"].map(Json::from), "{command}");
+
+    let scenario = place.path().join("scenario.json");
+    let args = ["shrink", text(&run), "-o", text(&scenario), "--limit=20s", "--json"];
+    let shrunk: Json = serde_json::from_str(&place.run(&args).end().expect(0).out).expect("JSON");
+    let ops = |part: &str| shrunk[part]["ops"].as_u64().expect("a number");
+    assert!(ops("after") <= 40 && ops("after") * 10 < ops("before"), "{shrunk}");
+    let replayed = riprap(["replay", text(&scenario)]).expect(1);
+    assert!(replayed.out.starts_with("invalid "), "{}", replayed.out);
+    assert!(replayed.out.contains(shrunk["anomaly"].as_str().expect("a name")), "{}", replayed.out);
+    let traced = riprap(["replay", text(&scenario), "--trace", "--until=2s"]).expect(0);
+    for words in ["n1 starts", "n1 -> n2 connects", "sends on 0: ", " Produce ", "op 0 {"] {
+        assert!(traced.out.contains(words), "no `{words}` in what happened");
+    }
+
+    // What is not what it says it is.
+    let mut other = json(&scenario);
+    other["riprap_scenario"] = 9.into();
+    let wrong = place.path().join("wrong.json");
+    fs::write(&wrong, other.to_string()).expect("a file");
+    let refused = riprap(["replay", text(&wrong)]).expect(254);
+    assert!(refused.only_line().ends_with("riprap_scenario is 9; this version reads 1"), "{}", refused.err);
+    // Another course of events is not passed off as the same.
+    other["riprap_scenario"] = 1.into();
+    other["config"]["seed"] = 2.into();
+    fs::write(&wrong, other.to_string()).expect("a file");
+    let refused = riprap(["replay", text(&wrong)]).expect(255);
+    assert!(refused.last_line().starts_with("not the same as before: the trace is "), "{}", refused.err);
+}

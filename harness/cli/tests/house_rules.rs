@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("riprap-protocol", &[]),
     ("riprap-results", &["riprap-checker", "riprap-core"]),
     ("riprap-sim", &["riprap-core", "riprap-env"]),
-    ("riprap-systems", &["riprap-broker", "riprap-core", "riprap-protocol"]),
+    ("riprap-systems", &["riprap-broker", "riprap-client", "riprap-core", "riprap-env", "riprap-protocol"]),
     ("riprap-workloads", &["riprap-checker", "riprap-core"]),
 ];
 

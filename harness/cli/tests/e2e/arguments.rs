@@ -11,8 +11,8 @@ const LISTS: &[&str] = &["systems", "workloads", "faults", "checkers", "defects"
 #[test]
 fn wrong_arguments_are_told_in_one_line() {
     for (line, expected) in [
-        ("", "a command is missing; one of: test, check, "),
-        ("tset", "unknown command `tset`; one of: test, check, "),
+        ("", "a command is missing; one of: test, sim, replay, shrink, check, "),
+        ("tset", "unknown command `tset`; one of: test, sim, replay, shrink, check, "),
         ("--frobnicate", "unknown option `--frobnicate`"),
         ("test --frobnicate", "unknown option `--frobnicate`; `riprap test --help`"),
         ("test --node 3", "`--nodes` may be meant"),

@@ -76,10 +76,12 @@ fn a_failure_is_kept_and_shrinks_to_a_scenario() {
     let replayed = riprap(["replay", text(&scenario)]).expect(1);
     assert!(replayed.out.starts_with("invalid "), "{}", replayed.out);
     assert!(replayed.out.contains(shrunk["anomaly"].as_str().expect("a name")), "{}", replayed.out);
-    let traced = riprap(["replay", text(&scenario), "--trace", "--until=2s"]).expect(0);
-    for words in ["n1 starts", "n1 -> n2 connects", "sends on 0: ", " Produce ", "op 0 {"] {
+    let traced = riprap(["replay", text(&scenario), "--trace"]).expect(1);
+    for words in ["n1 starts", " -> n1 connects, connection ", " sends on ", " Produce ", "op 0 {"] {
         assert!(traced.out.contains(words), "no `{words}` in what happened");
     }
+    let until = riprap(["replay", text(&scenario), "--trace", "--until=1ms"]).expect(0);
+    assert!(!until.out.is_empty() && traced.out.starts_with(&until.out), "{}", until.out);
 
     // What is not what it says it is.
     let mut other = json(&scenario);

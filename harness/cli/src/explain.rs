@@ -125,9 +125,15 @@ mod tests {
     #[test]
     fn a_wrong_command_line_is_told_what_is_right() {
         for (line, expected) in [
-            ("", "a command is missing; one of: test, check, report, list, broker"),
-            ("tset", "unknown command `tset`; one of: test, check, report, list, broker"),
-            ("help tset", "unknown command `tset`; one of: test, check, report, list, broker"),
+            ("", "a command is missing; one of: test, sim, replay, shrink, check, report, list, broker"),
+            (
+                "tset",
+                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker",
+            ),
+            (
+                "help tset",
+                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker",
+            ),
             ("-x", "unknown option `-x`; `riprap --help` tells what there is"),
             ("test --foo", "unknown option `--foo`; `riprap test --help` tells what there is"),
             (

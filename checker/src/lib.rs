@@ -120,12 +120,7 @@ fn why(name: &str, anomaly: &Anomaly) -> String {
 }
 
 fn broke(panic: &(dyn std::any::Any + Send)) -> String {
-    let what = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no message");
-    format!("the check itself broke: {what}")
+    format!("the check itself broke: {}", riprap_core::panic_text(panic))
 }
 
 #[cfg(test)]

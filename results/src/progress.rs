@@ -7,17 +7,13 @@
 //! [`State`] turns what happened into a line and knows neither clock nor terminal; [`Progress`] is the thin edge. Who
 //! feeds it calls [`Progress::tick`] now and then while nothing happens, or the line stands still.
 
-use crate::terminal::{Paint, Terminal};
+use crate::status_line::StatusLine;
+use crate::terminal::Paint;
 use riprap_core::Op;
 use riprap_core::op::{Kind, Process};
 use std::collections::VecDeque;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// How often the line is redrawn at most: faster is flicker, and work that the clients' threads pay for.
-const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
-/// How often a plain line is written: a CI log of a run of minutes stays readable.
-const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 /// Ops per second are counted over this time: long enough to be steady, short enough to show a stall.
 const RATE_WINDOW_NS: u64 = 2_000_000_000;
 /// The window moves in steps of this.
@@ -130,35 +126,22 @@ pub struct Progress {
     began: Instant,
     /// The time of a simulated run.
     simulated_ns: Option<u64>,
-    is_silent: bool,
-    terminal: Terminal,
-    /// When the line was last written; `None`: write it at the next occasion.
-    shown: Option<Instant>,
-    /// Whether a line that is redrawn stands on the terminal now.
-    standing: bool,
+    line: StatusLine,
 }
 
 impl Progress {
     /// On stderr. The run begins now.
     pub fn stderr() -> Progress {
-        Progress::new(false)
+        Progress::on(StatusLine::stderr())
     }
 
     /// Nowhere: for runs of which there are many.
     pub fn silent() -> Progress {
-        Progress::new(true)
+        Progress::on(StatusLine::silent())
     }
 
-    fn new(is_silent: bool) -> Progress {
-        Progress {
-            state: State::default(),
-            began: Instant::now(),
-            simulated_ns: None,
-            is_silent,
-            terminal: Terminal::stderr(),
-            shown: None,
-            standing: false,
-        }
+    fn on(line: StatusLine) -> Progress {
+        Progress { state: State::default(), began: Instant::now(), simulated_ns: None, line }
     }
 
     /// Shows this as the run's time from now on: that of a simulated run is not ours.
@@ -176,7 +159,7 @@ impl Progress {
     /// Another phase begins, with the longest that it may last, if that is known.
     pub fn phase(&mut self, name: &str, limit: Option<Duration>) {
         self.state.phase(self.now_ns(), name, limit);
-        self.shown = None;
+        self.line.renew();
         self.tick();
     }
 
@@ -194,56 +177,19 @@ impl Progress {
 
     /// Time has passed: shows the line again if it is old.
     pub fn tick(&mut self) {
-        let interval = if self.terminal.redraws { REDRAW_INTERVAL } else { PLAIN_INTERVAL };
-        if self.is_silent || self.shown.is_some_and(|shown| shown.elapsed() < interval) {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let width = self.terminal.width();
-        let line = self.state.line(self.now_ns(), width, self.terminal.paint);
-        if self.terminal.redraws {
-            self.standing = true;
-            write(&format!("\r{line}\x1b[K"));
-        } else {
-            write(&format!("{line}\n"));
-        }
+        let now_ns = self.now_ns();
+        self.line.show(|width, paint| self.state.line(now_ns, width, paint));
     }
 
     /// A line that stays, above the one that is redrawn.
     pub fn note(&mut self, line: &str) {
-        if self.is_silent {
-            return;
-        }
-        self.wipe();
-        write(&format!("{line}\n"));
-        if self.terminal.redraws {
-            self.shown = None;
-            self.tick();
-        }
+        self.line.note(line);
     }
 
     /// The run is over: the line goes away.
     pub fn finish(&mut self) {
-        self.wipe();
+        self.line.wipe();
     }
-
-    fn wipe(&mut self) {
-        if std::mem::take(&mut self.standing) {
-            write("\r\x1b[K");
-        }
-    }
-}
-
-/// The line must not stand on the terminal in front of a panic's or an error's message.
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.wipe();
-    }
-}
-
-/// In one piece, so that lines of others do not get into it. A stderr that is gone is no reason to end a run.
-fn write(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

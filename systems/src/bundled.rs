@@ -2,9 +2,9 @@
 
 mod simulation;
 
-pub(crate) use simulation::Simulation;
-
+use crate::Registered;
 use crate::librdkafka::{self, KafkaLog};
+use crate::simulated::Simulated;
 use bytes::Bytes;
 use riprap_broker::defect;
 use riprap_core::client::{ClientConfig, Log, LogError};
@@ -33,7 +33,6 @@ static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
     name: "broker",
     doc: "The bundled Kafka-compatible broker: a replicated log with a Raft metadata quorum, in Rust, part of this \
           program. Correct by default; planted defects (--defect) re-create documented bugs of real systems.",
-    simulated: true,
     defects: defect::ALL
         .iter()
         .map(|defect| DefectInfo {
@@ -142,6 +141,12 @@ impl System for Bundled {
 
     fn versions(&self, _: &Deployment) -> Json {
         json!({"broker": env!("CARGO_PKG_VERSION"), "librdkafka": rdkafka::util::get_rdkafka_version().1})
+    }
+}
+
+impl Registered for Bundled {
+    fn simulated(&self) -> Option<&'static dyn Simulated> {
+        Some(&simulation::Simulation)
     }
 }
 

@@ -8,12 +8,21 @@ pub mod librdkafka;
 pub mod simulated;
 
 use riprap_core::system::System;
+use simulated::Simulated;
+
+/// A system, and how to simulate it.
+pub trait Registered: System {
+    /// `None` if it runs live only.
+    fn simulated(&self) -> Option<&'static dyn Simulated> {
+        None
+    }
+}
 
 /// All systems, sorted by name.
-pub static ALL: &[&dyn System] = &[&bundled::Bundled];
+pub static ALL: &[&dyn Registered] = &[&bundled::Bundled];
 
 /// The system of that name.
-pub fn find(name: &str) -> Option<&'static dyn System> {
+pub fn find(name: &str) -> Option<&'static dyn Registered> {
     ALL.iter().copied().find(|system| system.info().name == name)
 }
 

@@ -1,9 +1,7 @@
 //! What it takes to simulate a system: its nodes and its client as state machines.
 //!
-//! A system that says [`simulated`](riprap_core::system::SystemInfo::simulated) has an entry in [`find`]. Hosts of the
-//! simulation are reached by the names of their nodes: `n1`, `n2`, ...
+//! Hosts of the simulation are reached by the names of their nodes: `n1`, `n2`, ...
 
-use crate::bundled;
 use riprap_core::client::{ClientConfig, LocalFuture, Log, LogError};
 use riprap_core::cluster::NodeId;
 use riprap_core::system::Deployment;
@@ -30,25 +28,4 @@ pub trait Simulated: Sync {
 
     /// Whether the node serves clients, asked from a host of its own; `Err` says what it still waits for.
     fn serves(&self, io: Io, nodes: u16, node: NodeId) -> LocalFuture<'static, Result<(), String>>;
-}
-
-/// How to simulate the system of that name, if it can be.
-pub fn find(name: &str) -> Option<&'static dyn Simulated> {
-    match name {
-        "broker" => Some(&bundled::Simulation),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_registry_says_what_can_be_simulated() {
-        for system in crate::ALL {
-            let info = system.info();
-            assert_eq!(find(info.name).is_some(), info.simulated, "{}", info.name);
-        }
-    }
 }

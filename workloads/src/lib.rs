@@ -61,6 +61,9 @@ pub trait Workload: Sync {
     /// its beginning.
     fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain);
 
+    /// Whether its clients know such ops.
+    fn does(&self, f: &F) -> bool;
+
     /// The client that runs as this process.
     fn client(&self, config: &TestConfig, shared: &Shared, process: Process) -> Box<dyn Client>;
 

@@ -101,6 +101,10 @@ impl Workload for Queue {
         drain::drain(history, PARTITIONS_PER_TOPIC, config.concurrency, config.drain_limit_ms)
     }
 
+    fn does(&self, f: &F) -> bool {
+        f.has_mops() || f.has_keys() || matches!(f, F::Crash | F::Committed | F::Debug)
+    }
+
     fn client(&self, config: &TestConfig, shared: &Shared, process: Process) -> Box<dyn Client> {
         let name = format!("riprap-{process}");
         let client_config = ClientConfig {

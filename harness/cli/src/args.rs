@@ -3,7 +3,7 @@
 use crate::sim::Seeds;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use riprap_core::client::{Isolation, SubscribeVia};
-use riprap_live::sandbox::MAX_NODES;
+use riprap_core::plan::{MAX_CONCURRENCY, MAX_KEYS, MAX_NODES};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,10 +11,7 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 /// Bounds of what may be asked for, so that a slip of the finger is told apart from a machine that gives up.
-const MAX_CONCURRENCY: u32 = 1000;
 const MAX_JOBS: u16 = 256;
-/// A broker keeps an open file for every key; a run has more of them than it writes at a time.
-const MAX_KEYS: u32 = 10_000;
 const RATE_HZ: (f64, f64) = (0.001, 1e6);
 const MAX_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// No run is shorter: a fault needs a second to be seen to do anything.
@@ -82,7 +79,7 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "FAULT[:SHAPE],...", value_delimiter = ',', default_value = "kill,partition")]
     pub(crate) nemesis: Vec<String>,
     /// How many nodes
-    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = whole(1, MAX_NODES as u16))]
+    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = whole(1, MAX_NODES))]
     pub(crate) nodes: u16,
     /// How long clients and faults act; heal, final reads and the check come on top
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time(MIN_TIME))]

@@ -83,15 +83,15 @@ fn indented(text: &str, by: usize) -> String {
 }
 
 fn systems() -> Vec<Entry> {
-    let entry = |info: &riprap_core::system::SystemInfo| Entry {
-        name: info.name.to_owned(),
-        doc: info.doc.to_owned(),
+    let entry = |system: &&dyn riprap_systems::Registered| Entry {
+        name: system.info().name.to_owned(),
+        doc: system.info().doc.to_owned(),
         details: vec![
-            ("simulated", json!(info.simulated)),
-            ("defects", info.defects.iter().map(|defect| defect.name).collect()),
+            ("simulated", json!(system.simulated().is_some())),
+            ("defects", system.info().defects.iter().map(|defect| defect.name).collect()),
         ],
     };
-    riprap_systems::ALL.iter().map(|system| entry(system.info())).collect()
+    riprap_systems::ALL.iter().map(entry).collect()
 }
 
 fn workloads() -> Vec<Entry> {

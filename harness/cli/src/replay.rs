@@ -14,15 +14,13 @@ use std::io::Write as _;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
-/// What a run that is stopped at a time ends with.
-const REACHED: &str = "reached --until";
-
 pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let Origin { config, plan, trace, .. } = scenario::load(&args.run)?;
     let test = Test::of(config, None, Some(plan))?;
-    let printer = args.trace.then(|| Rc::new(Printer::default()));
     let until_ns = args.until.map(|until| u64::try_from(until.as_nanos()).expect("bounded by its parser"));
-    let mut watch = Follow { printer: printer.clone(), until_ns };
+    let until_ns = until_ns.unwrap_or(u64::MAX);
+    let printer = args.trace.then(|| Rc::new(Printer::new(until_ns)));
+    let mut watch = Follow { printer: printer.clone(), until_ns, has_reached: false };
     let silent = RefCell::new(Progress::silent());
     let simulated = test.simulated.expect("scenarios are simulated");
     let setup = |world: &mut riprap_sim::World| {
@@ -31,12 +29,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
         }
     };
     let logs = args.trace.then_some(LogLevel::Info);
-    let outcome = sim::simulate_with(&test, &mut watch, &silent, &AtomicBool::new(false), logs, setup);
-    let outcome = match outcome {
-        Err(Failure::Harness(why)) if why == REACHED => return Ok(0),
-        outcome => outcome?,
-    };
-    let verdict = outcome.verdict;
+    let outcome = sim::simulate(&test, &mut watch, &silent, &AtomicBool::new(false), logs, setup);
+    if watch.has_reached {
+        return Ok(0);
+    }
+    let verdict = outcome?.verdict;
     if args.json {
         print(&json_text(&verdict))?;
     } else {
@@ -53,17 +50,26 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Prints what happens, a line each.
-#[derive(Default)]
+/// Prints what happens until some time, a line each.
 struct Printer {
+    until_ns: u64,
     names: RefCell<BTreeMap<usize, String>>,
     openers: RefCell<BTreeMap<usize, usize>>,
     is_over: Cell<bool>,
 }
 
 impl Printer {
+    fn new(until_ns: u64) -> Printer {
+        Printer {
+            until_ns,
+            names: RefCell::default(),
+            openers: RefCell::default(),
+            is_over: Cell::new(false),
+        }
+    }
+
     fn line(&self, now_ns: u64, text: &str) {
-        if !self.is_over.get() {
+        if now_ns <= self.until_ns && !self.is_over.get() {
             // A reader that has gone away wants no more.
             self.is_over.set(writeln!(std::io::stdout(), "{:>12.6} {text}", now_ns as f64 / 1e9).is_err());
         }
@@ -119,20 +125,16 @@ impl Printer {
     }
 }
 
+/// Ends a run behind some time.
 struct Follow {
     printer: Option<Rc<Printer>>,
-    until_ns: Option<u64>,
-}
-
-impl Follow {
-    fn at(&self, now_ns: u64) -> Result<(), String> {
-        if self.until_ns.is_some_and(|until_ns| now_ns > until_ns) { Err(REACHED.to_owned()) } else { Ok(()) }
-    }
+    until_ns: u64,
+    has_reached: bool,
 }
 
 impl sim::Watch for Follow {
     fn op(&mut self, op: &Op) -> Result<(), String> {
-        self.at(op.time_ns.unsigned_abs())?;
+        self.time(op.time_ns.unsigned_abs())?;
         if let Some(printer) = &self.printer {
             let mut line = Vec::new();
             riprap_core::history::write_op(&mut line, op).expect("memory takes it");
@@ -143,6 +145,7 @@ impl sim::Watch for Follow {
     }
 
     fn time(&mut self, now_ns: u64) -> Result<(), String> {
-        self.at(now_ns)
+        self.has_reached = now_ns > self.until_ns;
+        if self.has_reached { Err("--until is reached".to_owned()) } else { Ok(()) }
     }
 }

@@ -6,26 +6,25 @@
 
 use crate::args::ShrinkArgs;
 use crate::scenario::{self, Origin};
-use crate::test::{Test, sim};
-use crate::{Failure, print, say};
+use crate::test::Test;
+use crate::test::sim::{Outcome, simulate_quietly};
+use crate::{Failure, print};
 use riprap_checker::Verdict;
+use riprap_core::History;
 use riprap_core::generator::PlannedOp;
+use riprap_core::history::write_op;
 use riprap_core::op::{F, Key, Mop, OpValue};
 use riprap_core::plan::{FaultEvent, Plan, SCENARIO_VERSION, Scenario, TestConfig};
-use riprap_core::{History, Op};
 use riprap_live::interrupt;
-use riprap_results::{Progress, json_text};
+use riprap_results::{StatusLine, json_text};
 use serde_json::json;
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the progress line moves.
-const REDRAW: Duration = Duration::from_millis(200);
-const PLAIN: Duration = Duration::from_secs(5);
+/// So many lines of the shrunk history are printed; its report has all.
+const MAX_SHOWN_OPS: usize = 60;
 /// Behind the last act of a shrunk run, so that what it began ends before everything is healed. Units: nanoseconds.
 const TAIL_NS: u64 = 1_000_000_000;
 
@@ -51,8 +50,7 @@ pub(crate) fn run(args: &ShrinkArgs) -> Result<u8, Failure> {
         deadline: began + args.limit,
         stop,
         runs: 0,
-        shown: None,
-        standing: false,
+        line: StatusLine::stderr(),
         best: Case { config, plan },
     };
     let before = shrinker.best.clone();
@@ -63,7 +61,7 @@ pub(crate) fn run(args: &ShrinkArgs) -> Result<u8, Failure> {
         )));
     }
     shrinker.shrink()?;
-    shrinker.wipe();
+    shrinker.line.wipe();
     let (best, runs) = (shrinker.best.clone(), shrinker.runs);
     let outcome = best.simulate()?;
     let scenario = Scenario {
@@ -79,52 +77,64 @@ pub(crate) fn run(args: &ShrinkArgs) -> Result<u8, Failure> {
     let test = Test::of(best.config.clone(), None, Some(best.plan.clone()))?;
     let command = vec!["replay".to_owned(), args.output.display().to_string()];
     let (folder, _) = test.keep(&args.store, command)?;
-    say_result(args, &before, &best, &target, runs, began.elapsed(), &folder, &outcome.history)?;
+    let result = Shrunk { target: &target, before, after: best, runs, took: began.elapsed(), folder };
+    print(&if args.json { result.json(&args.output) } else { result.text(&args.output, &outcome.history) })?;
     Ok(0)
 }
 
-#[allow(clippy::too_many_arguments)]
-fn say_result(
-    args: &ShrinkArgs,
-    before: &Case,
-    after: &Case,
-    target: &str,
+/// What came of it.
+struct Shrunk<'a> {
+    target: &'a str,
+    before: Case,
+    after: Case,
     runs: u64,
     took: Duration,
-    folder: &Path,
-    history: &History,
-) -> Result<(), Failure> {
-    let size = |case: &Case| json!({"ops": case.ops().len(), "faults": units(&case.plan.faults).len(), "nodes": case.config.nodes});
-    if args.json {
-        let all = json!({
-            "anomaly": target, "before": size(before), "after": size(after), "runs": runs,
-            "took_s": took.as_secs_f64(), "scenario": args.output, "report": folder.join("report.html"),
-        });
-        return print(&format!("{all:#}\n"));
+    /// Where the shrunk run is kept.
+    folder: PathBuf,
+}
+
+impl Shrunk<'_> {
+    fn json(&self, scenario: &Path) -> String {
+        let size = |case: &Case| {
+            let faults = units(&case.plan.faults).len();
+            json!({"ops": case.ops().len(), "faults": faults, "nodes": case.config.nodes})
+        };
+        json_text(&json!({
+            "anomaly": self.target, "before": size(&self.before), "after": size(&self.after), "runs": self.runs,
+            "took_s": self.took.as_secs_f64(), "scenario": scenario, "report": self.folder.join("report.html"),
+        }))
     }
-    let mut text = format!(
-        "{target}   {} operations, {} faults, {} nodes, of {}, {} and {}; {runs} runs, {:.1} s\n\n",
-        after.ops().len(),
-        units(&after.plan.faults).len(),
-        after.config.nodes,
-        before.ops().len(),
-        units(&before.plan.faults).len(),
-        before.config.nodes,
-        took.as_secs_f64(),
-    );
-    let main = history.ops().filter(|op| op.index() < 200);
-    for op in main {
-        let mut line = Vec::new();
-        riprap_core::history::write_op(&mut line, &op.to_op()).expect("memory takes it");
-        text.push_str(&format!("  {}", String::from_utf8_lossy(&line)));
+
+    fn text(&self, scenario: &Path, history: &History) -> String {
+        let (before, after) = (&self.before, &self.after);
+        let faults = |case: &Case| units(&case.plan.faults).len();
+        let mut text = format!(
+            "{}   {} operations, {} faults, {} nodes, of {}, {} and {}; {} runs, {:.1} s\n\n",
+            self.target,
+            after.ops().len(),
+            faults(after),
+            after.config.nodes,
+            before.ops().len(),
+            faults(before),
+            before.config.nodes,
+            self.runs,
+            self.took.as_secs_f64(),
+        );
+        for op in history.ops().take(MAX_SHOWN_OPS) {
+            let mut line = Vec::new();
+            write_op(&mut line, &op.to_op()).expect("memory takes it");
+            text.push_str(&format!("  {}", String::from_utf8_lossy(&line)));
+        }
+        if history.len() > MAX_SHOWN_OPS {
+            text.push_str(&format!("  ... and {} more\n", history.len() - MAX_SHOWN_OPS));
+        }
+        let (scenario, report) = (scenario.display(), self.folder.join("report.html"));
+        text.push_str(&format!(
+            "\nscenario {scenario}\nreport   {}\nagain    riprap replay {scenario}\n",
+            report.display()
+        ));
+        text
     }
-    text.push_str(&format!(
-        "\nscenario {}\nreport   {}\nagain    riprap replay {}\n",
-        args.output.display(),
-        folder.join("report.html").display(),
-        args.output.display()
-    ));
-    print(&text)
 }
 
 /// The forbidden anomalies, the worst first.
@@ -137,18 +147,6 @@ fn forbidden(verdict: &Verdict) -> Vec<String> {
 struct Case {
     config: TestConfig,
     plan: Plan,
-}
-
-struct Quiet;
-
-impl sim::Watch for Quiet {
-    fn op(&mut self, _: &Op) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn time(&mut self, _: u64) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 impl Case {
@@ -171,10 +169,9 @@ impl Case {
         Case { config: TestConfig { nemesis: names, ..self.config.clone() }, plan }
     }
 
-    fn simulate(&self) -> Result<sim::Outcome, Failure> {
+    fn simulate(&self) -> Result<Outcome, Failure> {
         let test = Test::of(self.config.clone(), None, Some(self.plan.clone()))?;
-        let (silent, never) = (RefCell::new(Progress::silent()), AtomicBool::new(false));
-        sim::simulate(&test, &mut Quiet, &silent, &never, None)
+        simulate_quietly(&test)
     }
 }
 
@@ -203,8 +200,7 @@ struct Shrinker<'a> {
     deadline: Instant,
     stop: &'a AtomicBool,
     runs: u64,
-    shown: Option<Instant>,
-    standing: bool,
+    line: StatusLine,
     /// The smallest that shows it so far.
     best: Case,
 }
@@ -387,30 +383,14 @@ impl Shrinker<'_> {
     }
 
     fn progress(&mut self) {
-        let terminal = std::io::stderr().is_terminal();
-        let interval = if terminal { REDRAW } else { PLAIN };
-        if self.shown.is_some_and(|shown| shown.elapsed() < interval) {
-            return;
-        }
-        self.shown = Some(Instant::now());
         let left_s = self.deadline.saturating_duration_since(Instant::now()).as_secs();
         let (ops, faults) = (self.best.ops().len(), units(&self.best.plan.faults).len());
-        let line = format!(
-            "shrink {}   {ops} operations, {faults} faults, {} nodes   run {}, {left_s} s left at most",
-            self.target, self.best.config.nodes, self.runs
-        );
-        if terminal {
-            eprint!("\r{line}\x1b[K");
-            self.standing = true;
-        } else {
-            say(&line);
-        }
-    }
-
-    fn wipe(&mut self) {
-        if std::mem::take(&mut self.standing) {
-            eprint!("\r\x1b[K");
-        }
+        let (target, nodes, runs) = (self.target, self.best.config.nodes, self.runs);
+        self.line.show(|_, _| {
+            format!(
+                "shrink {target}   {ops} operations, {faults} faults, {nodes} nodes   run {runs}, {left_s} s left at most"
+            )
+        });
     }
 }
 

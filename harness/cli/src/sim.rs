@@ -6,27 +6,21 @@
 
 use crate::args::{SimArgs, TestArgs};
 use crate::scenario::trace;
-use crate::test::{self, Test};
-use crate::{Failure, print, say};
+use crate::test::Test;
+use crate::test::sim::simulate_quietly;
+use crate::{Failure, print};
 use riprap_checker::{Valid, Verdict};
-use riprap_core::Op;
 use riprap_live::interrupt;
-use riprap_results::Progress;
+use riprap_results::{REDRAW_INTERVAL, StatusLine};
 use serde_json::{Value as Json, json};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// With `--keep-going`, so many failures are written down at most: nobody looks at more.
 const MAX_KEPT: usize = 10;
-/// How often the progress line moves: on a terminal, and in a log.
-const REDRAW: Duration = Duration::from_millis(200);
-const PLAIN: Duration = Duration::from_secs(10);
-
 /// Seeds from the first to the last, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seeds {
@@ -64,7 +58,7 @@ struct Ran {
     trace: String,
     simulated_ms: u64,
     steps: u64,
-    ops: u64,
+    ops: usize,
 }
 
 pub(crate) fn run(args: &SimArgs) -> Result<u8, Failure> {
@@ -121,7 +115,11 @@ fn work(
             return;
         }
         let ran = simulate(&args.test, args.seeds.first + n);
-        if ran.as_ref().is_ok_and(|ran| ran.valid != Valid::True) && !args.keep_going {
+        let is_enough = match &ran {
+            Ok(ran) => ran.valid != Valid::True && !args.keep_going,
+            Err(_) => true,
+        };
+        if is_enough {
             enough.store(true, Ordering::Relaxed);
         }
         // Who does not listen any more has failed already.
@@ -131,27 +129,9 @@ fn work(
     }
 }
 
-/// Takes in nothing.
-struct Quiet {
-    ops: u64,
-}
-
-impl test::sim::Watch for Quiet {
-    fn op(&mut self, _: &Op) -> Result<(), String> {
-        self.ops += 1;
-        Ok(())
-    }
-
-    fn time(&mut self, _: u64) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 fn simulate(args: &TestArgs, seed: u64) -> Result<Ran, Failure> {
     let test = Test::resolve(&of_seed(args, seed))?;
-    let (mut quiet, never) = (Quiet { ops: 0 }, AtomicBool::new(false));
-    let silent = RefCell::new(Progress::silent());
-    let outcome = test::sim::simulate(&test, &mut quiet, &silent, &never, None)?;
+    let outcome = simulate_quietly(&test)?;
     let verdict = &outcome.verdict;
     let part = |name: &str| verdict.parts.get("simulation").and_then(|part| part.get(name));
     let number = |name| part(name).and_then(Json::as_u64).unwrap_or(0);
@@ -163,7 +143,7 @@ fn simulate(args: &TestArgs, seed: u64) -> Result<Ran, Failure> {
         trace: trace(verdict),
         simulated_ms: number("simulated_ms"),
         steps: number("steps"),
-        ops: quiet.ops / 2,
+        ops: outcome.history.pairs().count(),
     })
 }
 
@@ -181,24 +161,27 @@ fn why(verdict: &Verdict) -> String {
 struct Tally {
     seeds: Seeds,
     began: Instant,
-    shown: Instant,
+    line: StatusLine,
     ran: BTreeMap<u64, Ran>,
-    standing: bool,
 }
 
 impl Tally {
     fn new(seeds: Seeds, began: Instant) -> Tally {
-        Tally { seeds, began, shown: began, ran: BTreeMap::new(), standing: false }
+        Tally { seeds, began, line: StatusLine::stderr(), ran: BTreeMap::new() }
     }
 
     fn gather(&mut self, results: &Receiver<Result<Ran, Failure>>) -> Result<(), Failure> {
         loop {
-            match results.recv_timeout(REDRAW) {
+            match results.recv_timeout(REDRAW_INTERVAL) {
                 Ok(ran) => {
                     let ran = ran?;
                     if ran.valid != Valid::True {
-                        self.wipe();
-                        say(&format!("seed {}: {}: {}", ran.seed, word(ran.valid), ran.why));
+                        self.line.note(&format!(
+                            "riprap: seed {}: {}: {}",
+                            ran.seed,
+                            word(ran.valid),
+                            ran.why
+                        ));
                     }
                     self.ran.insert(ran.seed, ran);
                 }
@@ -207,7 +190,7 @@ impl Tally {
             }
             self.progress();
         }
-        self.wipe();
+        self.line.wipe();
         Ok(())
     }
 
@@ -220,31 +203,14 @@ impl Tally {
     }
 
     fn progress(&mut self) {
-        let terminal = std::io::stderr().is_terminal();
-        if self.shown.elapsed() < if terminal { REDRAW } else { PLAIN } {
-            return;
-        }
-        self.shown = Instant::now();
-        let (all, took_s) = (self.seeds.count(), self.began.elapsed().as_secs_f64());
-        let bad = self.ran.len() - self.count(Valid::True);
+        let (done, all) = (self.ran.len(), self.seeds.count());
+        let bad = done - self.count(Valid::True);
+        let (simulated_s, took_s) = (self.simulated_s(), self.began.elapsed().as_secs_f64());
+        let rate = simulated_s / took_s;
         let line = format!(
-            "sim    {}/{all} seeds   {bad} not valid   {:.0} simulated s, {:.0} a second",
-            self.ran.len(),
-            self.simulated_s(),
-            self.simulated_s() / took_s
+            "sim    {done}/{all} seeds   {bad} not valid   {simulated_s:.0} simulated s, {rate:.0} a second"
         );
-        if terminal {
-            eprint!("\r{line}\x1b[K");
-            self.standing = true;
-        } else {
-            eprintln!("{line}");
-        }
-    }
-
-    fn wipe(&mut self) {
-        if std::mem::take(&mut self.standing) {
-            eprint!("\r\x1b[K");
-        }
+        self.line.show(|_, _| line);
     }
 
     /// The end: failures are written down, and all is summed up.
@@ -270,7 +236,7 @@ impl Tally {
         }
         let counts = [Valid::True, Valid::False, Valid::Unknown].map(|valid| self.count(valid));
         let [valid, invalid, unknown] = counts;
-        let ops: u64 = self.ran.values().map(|ran| ran.ops).sum();
+        let ops: usize = self.ran.values().map(|ran| ran.ops).sum();
         let steps: u64 = self.ran.values().map(|ran| ran.steps).sum();
         if args.test.json {
             let one = |ran: &&Ran| {

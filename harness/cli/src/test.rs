@@ -10,10 +10,10 @@ use live::LiveStage;
 use phases::{Active, Stage as _, observe_op, phases};
 use riprap_checker::{Valid, Verdict};
 use riprap_core::client::SubscribeVia;
-use riprap_core::cluster::Cluster;
+use riprap_core::cluster::{Cluster, NodeId};
 use riprap_core::fault::Fault;
 use riprap_core::plan::{Physics, Plan, TestConfig};
-use riprap_core::system::{CLIENT_SETTING, Deployment, System};
+use riprap_core::system::{CLIENT_SETTING, Deployment};
 use riprap_core::{History, Op};
 use riprap_env::LogLevel;
 use riprap_live::cluster::{ClusterSpec, LiveCluster};
@@ -24,8 +24,10 @@ use riprap_nemesis::Choice;
 use riprap_results::{
     HistoryWriter, Paint, Progress, RunDir, Store, TestRecord, json_text, publish, summary, utc_text,
 };
+use riprap_systems::Registered;
 use riprap_systems::simulated::Simulated;
 use riprap_workloads::Workload;
+use serde_json::Value as Json;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -50,7 +52,7 @@ const FILES_OF_RUN: u64 = 256;
 /// A run as it was asked for, every name resolved.
 pub(crate) struct Test {
     pub(crate) config: TestConfig,
-    system: &'static dyn System,
+    system: &'static dyn Registered,
     workload: &'static dyn Workload,
     pub(crate) faults: Vec<Choice>,
     pub(crate) plan: Plan,
@@ -78,7 +80,7 @@ pub(crate) fn workload(name: &str) -> Result<&'static dyn Workload, Failure> {
     })
 }
 
-fn system(name: &str) -> Result<&'static dyn System, Failure> {
+fn system(name: &str) -> Result<&'static dyn Registered, Failure> {
     let (name, version) = name.split_once('@').map_or((name, None), |(name, version)| (name, Some(version)));
     let system = riprap_systems::find(name).ok_or_else(|| {
         let names: Vec<&str> = riprap_systems::ALL.iter().map(|system| system.info().name).collect();
@@ -147,7 +149,7 @@ impl Test {
         system.validate(&deployment).map_err(Failure::Usage)?;
         let bare = |(name, value): (String, String)| (name[CLIENT_SETTING.len()..].to_owned(), value);
         let properties: Vec<_> = clients.into_iter().map(bare).collect();
-        let simulated = simulated(&config, &deployment)?;
+        let simulated = simulated(&config, system, &deployment)?;
         let validated = match simulated {
             Some(simulated) => simulated.validate_client(&properties),
             None => system.validate_client(&properties),
@@ -156,6 +158,7 @@ impl Test {
         let planned: Vec<(&dyn Fault, _)> =
             faults.iter().map(|(fault, shapes)| (*fault, shapes.clone())).collect();
         let plan = plan.unwrap_or_else(|| Plan::expand(&config, &planned));
+        check_plan(&plan, &faults, workload, &config).map_err(Failure::Usage)?;
         Ok(Test { config, system, workload, faults, plan, deployment, simulated })
     }
 
@@ -258,7 +261,7 @@ impl Test {
         let infos = self.faults.iter().map(|(fault, _)| fault.info()).collect();
         let writer = run.history_writer().map_err(Failure::harness)?;
         let mut recorder = Recorder { run, writer, active: Active::new(infos), progress };
-        let outcome = sim::simulate(self, &mut recorder, progress, stop, Some(LogLevel::Info))?;
+        let outcome = sim::simulate(self, &mut recorder, progress, stop, Some(LogLevel::Info), |_| {})?;
         for (node, log) in &outcome.logs {
             run.write_node_log(*node, log).map_err(Failure::harness)?;
         }
@@ -356,6 +359,7 @@ impl sim::Watch for Recorder<'_> {
 /// How to simulate the system that is asked for, if a simulation is.
 fn simulated(
     config: &TestConfig,
+    system: &dyn Registered,
     deployment: &Deployment,
 ) -> Result<Option<&'static dyn Simulated>, Failure> {
     if config.sim.is_none() {
@@ -366,13 +370,49 @@ fn simulated(
             "--bin and --sim exclude each other: what is simulated is part of this program",
         ));
     }
-    let name = &config.system;
-    let found = riprap_systems::simulated::find(name).ok_or_else(|| {
+    let found = system.simulated().ok_or_else(|| {
+        let name = &config.system;
+        let can = riprap_systems::ALL.iter().filter(|system| system.simulated().is_some());
+        let can: Vec<&str> = can.map(|system| system.info().name).collect();
         Failure::Usage(format!(
-            "--sim: system `{name}` runs live only; leave --sim out, or --system broker is right"
+            "--sim: system `{name}` runs live only; leave --sim out, or take one of: {}",
+            can.join(", ")
         ))
     })?;
     Ok(Some(found))
+}
+
+/// Whether the acts of a plan are such as this run's faults know, on nodes that it has. Errors: which is not.
+fn check_plan(
+    plan: &Plan,
+    faults: &[Choice],
+    workload: &dyn Workload,
+    config: &TestConfig,
+) -> Result<(), String> {
+    for (number, event) in plan.faults.iter().enumerate() {
+        let place = format!("plan.faults[{number}]");
+        let name = &event.fault;
+        let Some((fault, _)) = faults.iter().find(|(fault, _)| fault.info().name == name) else {
+            return Err(format!("{place}.fault is `{name}`, which config.nemesis does not name"));
+        };
+        let (strike, heal) = (fault.info().strike_f, fault.info().heal_f);
+        if event.f != strike && event.f != heal {
+            return Err(format!("{place}.f is `{}`; one of: {strike}, {heal}", event.f));
+        }
+        for node in event.value.get("nodes").and_then(Json::as_array).into_iter().flatten() {
+            let known = node.as_str().and_then(NodeId::from_name);
+            if !known.is_some_and(|node| (1..=config.nodes).contains(&node.0)) {
+                return Err(format!("{place}.value.nodes has {node}; n1 to n{} are right", config.nodes));
+            }
+        }
+    }
+    for (number, op) in plan.ops.iter().flatten().enumerate() {
+        if !workload.does(&op.draft.f) {
+            let (f, name) = (op.draft.f.name(), workload.info().name);
+            return Err(format!("plan.ops[{number}].f is `{f}`, which workload {name} does not do"));
+        }
+    }
+    Ok(())
 }
 
 /// What to say of the disk that holds a run, if it is full.

@@ -4,7 +4,7 @@
 //! being tied to a runtime: in a live run each client has a thread of its own and the calls simply block; in
 //! simulation one event loop polls them in a fixed order.
 
-use crate::op::{Extra, Key, Kind, Offset, Op, OpValue, Reads, Rebalance, Value};
+use crate::op::{Extra, Key, Kind, Offset, Op, OpError, OpValue, Reads, Rebalance, Value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::future::Future;
@@ -199,6 +199,15 @@ pub struct Completion {
     pub value: OpValue,
     /// The optional fields.
     pub extra: Extra,
+}
+
+impl Completion {
+    /// Nobody knows how the op ended.
+    pub fn uncertain(code: &str, message: impl Into<String>) -> Completion {
+        let error = OpError { code: code.to_owned(), definite: false, message: message.into() };
+        let extra = Extra { error: Some(error), ..Extra::default() };
+        Completion { kind: Kind::Info, value: OpValue::None, extra }
+    }
 }
 
 /// A workload's operations, mapped to a system's API.

@@ -16,6 +16,12 @@ pub mod plan;
 pub mod seed;
 pub mod system;
 
+/// What a panic said.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
 pub use client::{Client, ClientConfig, Isolation, Log, LogError, SubscribeVia};
 pub use cluster::{Cluster, NodeId};
 pub use history::History;

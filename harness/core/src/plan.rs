@@ -19,6 +19,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
+/// The most nodes of a run; live, a sandbox has no room for more.
+pub const MAX_NODES: u16 = 64;
+/// The most client processes that act at once, so that a slip of the finger is told apart from a machine that gives up.
+pub const MAX_CONCURRENCY: u32 = 1000;
+/// The most keys that are written at a time. A broker keeps an open file for every key; a run has more of them than it
+/// writes at a time.
+pub const MAX_KEYS: u32 = 10_000;
+
 /// How quick a simulated network and simulated disks are: times are drawn evenly between the bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Physics {

@@ -42,8 +42,6 @@ pub struct SystemInfo {
     pub name: &'static str,
     /// One paragraph.
     pub doc: &'static str,
-    /// Whether it can run in simulation.
-    pub simulated: bool,
     /// Its planted defects, sorted by name.
     pub defects: Vec<DefectInfo>,
     /// What its errors prove, sorted by code.

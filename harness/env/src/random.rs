@@ -22,14 +22,10 @@ fn hash(name: &str) -> u64 {
 
 /// The random number that `entity` draws for `purpose` the `counter`th time.
 pub fn draw(seed: u64, entity: &str, purpose: &str, counter: u64) -> u64 {
-    mix(mix(key(seed, entity, purpose)).wrapping_add(GOLDEN.wrapping_mul(counter.wrapping_add(1))))
+    DrawStream { counter, ..DrawStream::new(seed, entity, purpose) }.next_u64()
 }
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-fn key(seed: u64, entity: &str, purpose: &str) -> u64 {
-    mix(seed.wrapping_add(GOLDEN)) ^ hash(entity).rotate_left(17) ^ hash(purpose).rotate_left(41)
-}
 
 /// The draws of one entity for one purpose: the same numbers as [`draw`] gives with counters from 0.
 #[derive(Clone, Debug)]
@@ -41,12 +37,14 @@ pub struct DrawStream {
 impl DrawStream {
     /// None drawn yet.
     pub fn new(seed: u64, entity: &str, purpose: &str) -> DrawStream {
-        DrawStream { key: mix(key(seed, entity, purpose)), counter: 0 }
+        let of_seed = mix(seed.wrapping_add(GOLDEN));
+        let key = of_seed ^ hash(entity).rotate_left(17) ^ hash(purpose).rotate_left(41);
+        DrawStream { key: mix(key), counter: 0 }
     }
 
     /// The next number.
     pub fn next_u64(&mut self) -> u64 {
-        self.counter += 1;
+        self.counter = self.counter.wrapping_add(1);
         mix(self.key.wrapping_add(GOLDEN.wrapping_mul(self.counter)))
     }
 
@@ -70,21 +68,20 @@ impl DrawStream {
 pub struct Draws {
     seed: u64,
     entity: String,
-    counters: BTreeMap<&'static str, u64>,
+    streams: BTreeMap<&'static str, DrawStream>,
 }
 
 impl Draws {
     /// The draws of `entity` under `seed`, none made yet.
     pub fn new(seed: u64, entity: impl Into<String>) -> Draws {
-        Draws { seed, entity: entity.into(), counters: BTreeMap::new() }
+        Draws { seed, entity: entity.into(), streams: BTreeMap::new() }
     }
 
     /// The next number for `purpose`.
     pub fn next_u64(&mut self, purpose: &'static str) -> u64 {
-        let counter = self.counters.entry(purpose).or_insert(0);
-        let drawn = draw(self.seed, &self.entity, purpose, *counter);
-        *counter += 1;
-        drawn
+        let (seed, entity) = (self.seed, &self.entity);
+        let stream = self.streams.entry(purpose).or_insert_with(|| DrawStream::new(seed, entity, purpose));
+        stream.next_u64()
     }
 }
 

@@ -8,9 +8,8 @@
 use riprap_core::client::{Client, Completion, block_on};
 use riprap_core::generator::{BoxedGenerator, Thread, then};
 use riprap_core::interpreter::{Interpreter, Next};
-use riprap_core::op::{Extra, Kind, Op, OpError, OpValue, Process};
-use riprap_core::{F, History};
-use std::any::Any;
+use riprap_core::op::{Op, Process};
+use riprap_core::{F, History, panic_text};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -247,7 +246,7 @@ impl<'a> Runner<'a> {
         }
         self.outstanding.remove(&thread);
         // A client that broke may have done anything; the op is on record before the run ends.
-        let broken = || uncertain("CLIENT_PANICKED", "the client's code panicked");
+        let broken = || Completion::uncertain("CLIENT_PANICKED", "the client's code panicked");
         let completion = result.as_ref().map_or_else(|_| broken(), Clone::clone);
         let completed = self.interpreter.complete(self.now_ns(), thread, completion);
         self.record(completed)?;
@@ -266,8 +265,11 @@ impl<'a> Runner<'a> {
             }
             debug_assert_eq!(self.interpreter.process(thread), op.process);
             let message = format!("no answer within {:?}", self.limits.op_timeout);
-            let completed =
-                self.interpreter.complete(self.now_ns(), thread, uncertain("OP_TIMED_OUT", &message));
+            let completed = self.interpreter.complete(
+                self.now_ns(),
+                thread,
+                Completion::uncertain("OP_TIMED_OUT", message),
+            );
             self.record(completed)?;
         }
         Ok(())
@@ -286,15 +288,6 @@ impl<'a> Runner<'a> {
     }
 }
 
-fn uncertain(code: &str, message: &str) -> Completion {
-    let error = OpError { code: code.to_owned(), definite: false, message: message.to_owned() };
-    Completion {
-        kind: Kind::Info,
-        value: OpValue::None,
-        extra: Extra { error: Some(error), ..Extra::default() },
-    }
-}
-
 fn serve_client(
     thread: Thread,
     process: Process,
@@ -308,8 +301,11 @@ fn serve_client(
             block_on(client.get_or_insert_with(|| make_client(process)).invoke(&op))
         }));
         let index = op.index;
-        let result =
-            done.map_err(|panic| RunError::ClientPanicked { process, index, message: words(&*panic) });
+        let result = done.map_err(|panic| RunError::ClientPanicked {
+            process,
+            index,
+            message: panic_text(&*panic).to_owned(),
+        });
         // Nobody listens any more once the run is over.
         if answers.send(Answer { thread, index, result }).is_err() {
             return;
@@ -325,7 +321,8 @@ fn serve_nemesis(
 ) {
     while let Ok(op) = ops.recv() {
         let index = op.index;
-        let done = catch_unwind(AssertUnwindSafe(|| strike(&op))).unwrap_or_else(|panic| Err(words(&*panic)));
+        let done = catch_unwind(AssertUnwindSafe(|| strike(&op)))
+            .unwrap_or_else(|panic| Err(panic_text(&*panic).to_owned()));
         let failed = |message| RunError::Nemesis { index, f: op.f.name().to_owned(), message };
         if answers.send(Answer { thread, index, result: done.map_err(failed) }).is_err() {
             return;
@@ -333,16 +330,12 @@ fn serve_nemesis(
     }
 }
 
-fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use riprap_core::client::LocalFuture;
     use riprap_core::generator::{Draft, clients, limit, nemesis, once, repeat};
+    use riprap_core::op::{Extra, Kind, OpValue};
 
     struct Scripted;
 

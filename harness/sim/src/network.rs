@@ -63,8 +63,6 @@ pub(crate) struct Network {
     cuts: BTreeSet<Direction>,
     /// Directions in which bytes wait as if a packet had been lost again and again; connections can be made.
     holds: BTreeSet<Direction>,
-    /// So much longer bytes take from one host to another.
-    delays: BTreeMap<Direction, u64>,
     /// What waits, since when.
     blocked: Vec<(Blocked, u64)>,
     draws: BTreeMap<Direction, DrawStream>,
@@ -99,18 +97,6 @@ impl Network {
             let entity = format!("{}>{}", names(direction.0), names(direction.1));
             DrawStream::new(seed, &entity, "latency")
         })
-    }
-
-    pub(crate) fn delay_ns(&self, direction: Direction) -> u64 {
-        if self.delays.is_empty() { 0 } else { self.delays.get(&direction).copied().unwrap_or(0) }
-    }
-
-    pub(crate) fn set_delay(&mut self, direction: Direction, by_ns: u64) {
-        if by_ns == 0 {
-            self.delays.remove(&direction);
-        } else {
-            self.delays.insert(direction, by_ns);
-        }
     }
 
     pub(crate) fn is_cut(&self, direction: Direction) -> bool {

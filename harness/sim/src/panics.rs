@@ -1,6 +1,6 @@
 //! A node that panics is a finding about the node, not the end of the harness.
 
-use std::any::Any;
+use riprap_core::panic_text;
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,7 +24,7 @@ pub(crate) fn catch<T>(step: impl FnOnce() -> T) -> Result<T, Panicked> {
     CAUGHT.with_borrow_mut(|caught| *caught = Some(String::new()));
     let result = panic::catch_unwind(AssertUnwindSafe(step));
     let backtrace = CAUGHT.with_borrow_mut(Option::take).unwrap_or_default();
-    result.map_err(|panic| Panicked { message: words(&*panic), backtrace })
+    result.map_err(|panic| Panicked { message: panic_text(&*panic).to_owned(), backtrace })
 }
 
 /// The hook belongs to the whole process; on threads that step no node the one before goes on.
@@ -46,11 +46,6 @@ fn install() {
             }
         }));
     });
-}
-
-fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use riprap_core::client::{Client, Completion, LocalFuture};
 use riprap_core::cluster::{Cluster as _, NodeId};
 use riprap_core::generator::{BoxedGenerator, Thread, then};
 use riprap_core::interpreter::{Interpreter, Next};
-use riprap_core::op::{Extra, Kind, Op, OpError, OpValue, Process};
+use riprap_core::op::{Op, Process};
 use riprap_env::task::{Inbox, Io, Tasks};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -353,9 +353,7 @@ impl<'a> Runner<'a> {
             self.outstanding.remove(&thread);
             self.left.push(self.workers[&thread].host);
             let message = format!("no answer within {} s", self.op_timeout_ns as f64 / 1e9);
-            let error = OpError { code: "OP_TIMED_OUT".to_owned(), definite: false, message };
-            let extra = Extra { error: Some(error), ..Extra::default() };
-            let completion = Completion { kind: Kind::Info, value: OpValue::None, extra };
+            let completion = Completion::uncertain("OP_TIMED_OUT", message);
             let completed = self.interpreter.complete(now_ns, thread, completion);
             self.record(completed)?;
         }

@@ -167,14 +167,6 @@ impl World {
         }
     }
 
-    /// Asks the host's process to end in order. Nothing if there is none.
-    pub fn stop(&mut self, host: HostId) {
-        if self.is_up(host) {
-            self.note(host, "is asked to end");
-            self.take_in(host, vec![Event::Stop]);
-        }
-    }
-
     /// The host loses its power: of what was not synced each piece is lost, torn, zeroed or kept, as luck has it.
     pub fn power_fail(&mut self, host: HostId) {
         self.note(host, "loses its power");
@@ -186,20 +178,6 @@ impl World {
             (2, Unsynced::Write { .. }) => Keep::Zeros,
             _ => Keep::Whole,
         });
-    }
-
-    /// The host loses its power and all that was not synced.
-    pub fn lose_unsynced(&mut self, host: HostId) {
-        self.note(host, "loses its power and all that was not synced");
-        self.end_life(host);
-        self.hosts[host.0].env.disk.power_fail(|_| Keep::Lost);
-    }
-
-    /// The disk of a host without a process is replaced by an empty one. Panics: there is a process.
-    pub fn replace_disk(&mut self, host: HostId) {
-        assert!(!self.is_up(host), "a disk is replaced while its host is off");
-        self.note(host, "gets an empty disk");
-        self.hosts[host.0].env.disk = MemDisk::new();
     }
 
     /// The host's process stands still; what happens to it waits. Nothing if there is none.
@@ -243,11 +221,6 @@ impl World {
         self.trace.absorb(holds.len() as u64);
         self.network.set_holds(holds);
         self.go_on();
-    }
-
-    /// Makes everything that is sent from now on in a direction take so much longer; 0 is as it was.
-    pub fn set_delay(&mut self, direction: Direction, by_ns: u64) {
-        self.network.set_delay(direction, by_ns);
     }
 
     /// Breaks every connection between two hosts: both hear of it.
@@ -295,8 +268,7 @@ impl World {
         let Physics { min_latency_ns, max_latency_ns, slow_one_in, .. } = self.physics;
         let draws = self.network_draws(direction);
         let usual = draws.between(min_latency_ns, max_latency_ns);
-        let latency = if draws.one_in(slow_one_in) { usual * SLOW_FACTOR } else { usual };
-        latency + self.network.delay_ns(direction)
+        if draws.one_in(slow_one_in) { usual * SLOW_FACTOR } else { usual }
     }
 
     fn send(&mut self, from_ns: u64, pipe: usize, to_end: usize, parcel: Parcel) {
@@ -490,7 +462,7 @@ impl World {
         }
         if let Err(panicked) = stepped {
             let how = format!("panicked: {}", panicked.message);
-            self.crashed(host, how, Some(panicked.backtrace));
+            self.crashed(host, how, Some(&panicked.backtrace));
             return;
         }
         let it = &mut self.hosts[host.0];
@@ -508,9 +480,12 @@ impl World {
         }
     }
 
-    fn crashed(&mut self, host: HostId, how: String, backtrace: Option<String>) {
+    fn crashed(&mut self, host: HostId, how: String, backtrace: Option<&str>) {
         self.note(host, &how);
-        self.crashes.push(Crash { host, at_ns: self.now_ns, how, backtrace });
+        if let Some(backtrace) = backtrace {
+            self.hosts[host.0].env.note(backtrace);
+        }
+        self.crashes.push(Crash { host, at_ns: self.now_ns, how, backtrace: backtrace.map(str::to_owned) });
         self.end_life(host);
         self.hosts[host.0].env.disk.process_crash();
     }

@@ -41,19 +41,28 @@ pub(crate) struct Outcome {
     pub(crate) logs: Vec<(NodeId, String)>,
 }
 
-/// Runs a test in simulation, from deployment to verdict. Nodes' logs are kept down to a level, if one is given.
-pub(crate) fn simulate(
-    test: &Test,
-    watch: &mut dyn Watch,
-    progress: &RefCell<Progress>,
-    stop: &AtomicBool,
-    logs: Option<LogLevel>,
-) -> Result<Outcome, Failure> {
-    simulate_with(test, watch, progress, stop, logs, |_| {})
+/// Nobody looks.
+struct Unwatched;
+
+impl Watch for Unwatched {
+    fn op(&mut self, _: &Op) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn time(&mut self, _: u64) -> Result<(), String> {
+        Ok(())
+    }
 }
 
-/// The same, in a world that is set up before there is anything in it.
-pub(crate) fn simulate_with(
+/// Runs a test in simulation, without a word and to its end.
+pub(crate) fn simulate_quietly(test: &Test) -> Result<Outcome, Failure> {
+    let (silent, never) = (RefCell::new(Progress::silent()), AtomicBool::new(false));
+    simulate(test, &mut Unwatched, &silent, &never, None, |_| {})
+}
+
+/// Runs a test in simulation, from deployment to verdict, in a world that is set up before there is anything in it. Nodes'
+/// logs are kept down to a level, if one is given.
+pub(crate) fn simulate(
     test: &Test,
     watch: &mut dyn Watch,
     progress: &RefCell<Progress>,
@@ -91,14 +100,13 @@ pub(crate) fn simulate_with(
         stage.runner.cluster().start(node).map_err(Failure::harness)?;
     }
     let serving = stage.await_serving(DEPLOY_LIMIT)?;
-    let (history, verdict) = match serving {
+    let (history, mut verdict) = match serving {
         Ok(()) => phases(test, &mut stage, progress, stop)?,
         // A cluster that nothing was done to yet: its nodes are at fault, and who looks for faults wants to know.
         Err(why) => {
             (History::new(), Verdict::invalid("deploy", format!("the cluster does not serve: {why}")))
         }
     };
-    let mut verdict = verdict;
     for (node, how) in stage.ended_by_themselves() {
         verdict =
             verdict.merge(Verdict::invalid("nodes", format!("{node} ended by itself: {how}; see its log")));
@@ -151,8 +159,7 @@ impl Stage for SimStage<'_> {
     }
 
     fn ended_by_themselves(&self) -> Vec<(NodeId, String)> {
-        let ended = self.runner.cluster().ended_by_themselves();
-        ended.into_iter().map(|(node, how, _)| (node, how)).collect()
+        self.runner.cluster().ended_by_themselves()
     }
 }
 

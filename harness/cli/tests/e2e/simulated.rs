@@ -90,6 +90,25 @@ fn a_failure_is_kept_and_shrinks_to_a_scenario() {
     fs::write(&wrong, other.to_string()).expect("a file");
     let refused = riprap(["replay", text(&wrong)]).expect(254);
     assert!(refused.only_line().ends_with("riprap_scenario is 9; this version reads 1"), "{}", refused.err);
+    for (pointer, value, expect) in [
+        ("/plan/ops/0/f", "create", "plan.ops[0].f is `create`, which workload queue does not do"),
+        ("/config/workload", "que", "unknown workload `que`"),
+        ("/config/defect", "none-such", "unknown defect `none-such`"),
+    ] {
+        let mut edited = json(&scenario);
+        *edited.pointer_mut(pointer).expect("it has that") = value.into();
+        fs::write(&wrong, edited.to_string()).expect("a file");
+        let refused = riprap(["replay", text(&wrong)]).expect(254);
+        assert!(refused.only_line().contains(expect), "{}", refused.err);
+    }
+    let mut edited = json(&scenario);
+    edited["plan"]["faults"] = serde_json::json!([{"time": 1, "fault": "kill", "f": "kill", "value": null}]);
+    fs::write(&wrong, edited.to_string()).expect("a file");
+    let refused = riprap(["replay", text(&wrong)]).expect(254);
+    assert!(refused.only_line().contains("plan.faults[0].fault is `kill`, which"), "{}", refused.err);
+    // The report of the shrunk run says how to see it again.
+    let report = fs::read_to_string(place.latest().join("report.html")).expect("a report");
+    assert!(report.contains(&format!("riprap replay {}</", text(&scenario))), "no command in the report");
     // Another course of events is not passed off as the same.
     other["riprap_scenario"] = 1.into();
     other["config"]["seed"] = 2.into();

@@ -1,6 +1,6 @@
 //! A run that is written down whole: what somebody else needs to see the same.
 
-use super::{Plan, TestConfig};
+use super::{MAX_CONCURRENCY, MAX_KEYS, MAX_NODES, Plan, TestConfig};
 use serde::{Deserialize, Serialize};
 
 /// The version of the form that is written and read.
@@ -50,9 +50,9 @@ impl Scenario {
             return Err("config.sim is missing: only simulated runs are scenarios".to_owned());
         }
         for (name, value, most) in [
-            ("nodes", u64::from(config.nodes), 64),
-            ("concurrency", u64::from(config.concurrency), 1000),
-            ("keys", u64::from(config.keys), 10_000),
+            ("nodes", u64::from(config.nodes), MAX_NODES.into()),
+            ("concurrency", u64::from(config.concurrency), MAX_CONCURRENCY.into()),
+            ("keys", u64::from(config.keys), MAX_KEYS.into()),
             ("max_writes_per_key", u64::from(config.max_writes_per_key), u64::from(u32::MAX)),
         ] {
             if !(1..=most).contains(&value) {

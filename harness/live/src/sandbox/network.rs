@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// The most nodes that a network has: each costs the kernel some 5 ms to make and 20 to take away, and every pair may be cut in one
 /// transaction, which the size of a netlink message limits to some 10,000 pairs.
-pub const MAX_NODES: usize = 64;
+pub const MAX_NODES: usize = riprap_core::plan::MAX_NODES as usize;
 
 /// How long the kernel may take to bring all links into service: tens of milliseconds, more on a loaded machine.
 const READY_WAIT: Duration = Duration::from_secs(10);

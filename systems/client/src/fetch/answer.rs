@@ -216,10 +216,7 @@ async fn find_beginning(fetcher: &Fetcher, leader: &Leader, wishes: BTreeMap<Tp,
             if !told.error_code.is_none() {
                 continue;
             }
-            let Some(wish) = rest.remove(&tp) else { continue };
-            let held = partitions.get_mut(&tp);
-            let held = held.filter(|p| p.generation == wish.generation && p.need == Need::Beginning);
-            if let Some(partition) = held {
+            if let Some((_, partition)) = answered(&mut partitions, &mut rest, &tp, Need::Beginning) {
                 partition.backoff.reset();
                 partition.seek(Position { offset: told.offset.max(0), epoch: NO_EPOCH });
             }
@@ -263,10 +260,9 @@ async fn validate(fetcher: &Fetcher, leader: &Leader, wishes: BTreeMap<Tp, Wish>
             if !told.error_code.is_none() {
                 continue;
             }
-            let Some(wish) = rest.remove(&tp) else { continue };
-            let held = partitions.get_mut(&tp);
-            let held = held.filter(|p| p.generation == wish.generation && p.need == Need::Validation);
-            let Some(partition) = held.filter(|p| asked.get(&tp) == Some(&p.position.epoch)) else {
+            let held = answered(&mut partitions, &mut rest, &tp, Need::Validation);
+            let Some((wish, partition)) = held.filter(|(_, p)| asked.get(&tp) == Some(&p.position.epoch))
+            else {
                 continue;
             };
             partition.backoff.reset();
@@ -289,6 +285,18 @@ async fn validate(fetcher: &Fetcher, leader: &Leader, wishes: BTreeMap<Tp, Wish>
     if !rest.is_empty() {
         fetcher.not_yet(rest.iter());
     }
+}
+
+/// The partition that an answer is about, with what was asked of it, if it still needs that. It need not be asked for again.
+fn answered<'a>(
+    partitions: &'a mut BTreeMap<Tp, Partition>,
+    rest: &mut BTreeMap<Tp, Wish>,
+    tp: &Tp,
+    need: Need,
+) -> Option<(Wish, &'a mut Partition)> {
+    let wish = rest.remove(tp)?;
+    let held = partitions.get_mut(tp).filter(|p| p.generation == wish.generation && p.need == need)?;
+    Some((wish, held))
 }
 
 /// What a leader's answer says of a position.

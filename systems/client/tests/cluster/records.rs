@@ -207,34 +207,46 @@ fn nothing_acknowledged_is_lost_in_a_storm() {
     }
 }
 
-/// A log that begins later than where a consumer wants to read: it goes on from where the log begins.
-#[test]
-fn what_is_deleted_is_passed_over() {
-    let mut stage = Stage::new(9);
+/// Has a client work on the first key, in which so many records are, until it is done.
+fn with_records<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    records: i64,
+    limit_ms: u64,
+    work: impl Fn(Io, WireLog) -> F + Clone + 'static,
+) {
+    let mut stage = Stage::new(seed);
     let seen = Shared::default();
     let shared = Rc::clone(&seen);
     stage.client("c", move |io| {
-        let seen = Rc::clone(&shared);
+        let (seen, work) = (Rc::clone(&shared), work.clone());
         async move {
             let mut log = plain(&io, "c");
             log.create(&KEYS[..1]).await.expect("the cluster is well");
-            for value in 0..10 {
+            for value in 0..records {
                 log.send(KEYS[0], Value(value)).await.expect("the cluster is well");
             }
-            for broker in 1..=3 {
-                delete_records(&io, broker, 6).await;
-            }
-            log.assign(&KEYS[..1], false).await.expect("it changes the client alone");
-            let mut reads = Vec::new();
-            while reads.is_empty() {
-                reads = log.poll().await.expect("the cluster is well").reads;
-            }
-            let expected: Vec<_> = (6..10).map(|n| (Offset(n), Value(n))).collect();
-            assert_eq!(reads, [(KEYS[0], expected)]);
+            work(io, log).await;
             seen.borrow_mut().done += 1;
         }
     });
-    stage.until(20_000, "the client is done", || seen.borrow().done == 1);
+    stage.until(limit_ms, "the client is done", || seen.borrow().done == 1);
+}
+
+/// A log that begins later than where a consumer wants to read: it goes on from where the log begins.
+#[test]
+fn what_is_deleted_is_passed_over() {
+    with_records(9, 10, 20_000, async |io: Io, mut log: WireLog| {
+        for broker in 1..=3 {
+            delete_records(&io, broker, 6).await;
+        }
+        log.assign(&KEYS[..1], false).await.expect("it changes the client alone");
+        let mut reads = Vec::new();
+        while reads.is_empty() {
+            reads = log.poll().await.expect("the cluster is well").reads;
+        }
+        let expected: Vec<_> = (6..10).map(|n| (Offset(n), Value(n))).collect();
+        assert_eq!(reads, [(KEYS[0], expected)]);
+    });
 }
 
 /// Asks a broker, as an administrator does, to delete what is before an offset; only the leader does it.
@@ -252,33 +264,20 @@ async fn delete_records(io: &Io, broker: i32, offset: i64) {
 /// What was asked for before an assignment is not delivered after it.
 #[test]
 fn late_answers_are_dropped() {
-    let mut stage = Stage::new(10);
-    let seen = Shared::default();
-    let shared = Rc::clone(&seen);
-    stage.client("c", move |io| {
-        let seen = Rc::clone(&shared);
-        async move {
-            let mut log = plain(&io, "c");
-            log.create(&KEYS[..1]).await.expect("the cluster is well");
-            for value in 0..200 {
-                log.send(KEYS[0], Value(value)).await.expect("the cluster is well");
-            }
-            // A fetch is under way after each poll, at whatever point of it the assignment comes.
-            for pause_us in 0..150 {
-                log.assign(&KEYS[..1], true).await.expect("it changes the client alone");
-                let mut next = 0;
-                for _ in 0..2 {
-                    for (offset, value) in log.poll().await.expect("the cluster is well").reads.remove(0).1 {
-                        assert_eq!((offset, value), (Offset(next), Value(next)), "after {pause_us} us");
-                        next += 1;
-                    }
+    with_records(10, 200, 60_000, async |io: Io, mut log: WireLog| {
+        // A fetch is under way after each poll, at whatever point of it the assignment comes.
+        for pause_us in 0..150 {
+            log.assign(&KEYS[..1], true).await.expect("it changes the client alone");
+            let mut next = 0;
+            for _ in 0..2 {
+                for (offset, value) in log.poll().await.expect("the cluster is well").reads.remove(0).1 {
+                    assert_eq!((offset, value), (Offset(next), Value(next)), "after {pause_us} us");
+                    next += 1;
                 }
-                io.sleep(pause_us * 5000).await;
             }
-            seen.borrow_mut().done += 1;
+            io.sleep(pause_us * 5000).await;
         }
     });
-    stage.until(60_000, "the client is done", || seen.borrow().done == 1);
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn in_any_order(source: &mut Source<'_>, history: &mut History) {
         };
         let kind = Kind::ALL[usize::from(source.below(4))];
         let f = f(source.byte());
-        time_ns = if source.below(8) == 0 { source.number() } else { time_ns + 1 };
+        time_ns = if source.below(8) == 0 { source.number() } else { time_ns.wrapping_add(1) };
         let index = if source.below(8) == 0 { source.below(16).into() } else { history.len() as u64 };
         let extra = extra(source);
         let mut builder = history.build();

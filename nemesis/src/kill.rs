@@ -1,6 +1,6 @@
 //! Processes end at once, without a chance to clean up; later they are started again.
 
-use rand::seq::SliceRandom as _;
+use crate::{ONE_TO_ALL, pick};
 use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
@@ -13,12 +13,8 @@ static INFO: FaultInfo = FaultInfo {
           power-loss takes that.",
     strike_f: "kill",
     heal_f: "restart",
-    shapes: &[
-        Shape { name: "one", doc: "One node.", min_nodes: 1 },
-        Shape { name: "minority", doc: "As many nodes as may fail with a majority left.", min_nodes: 3 },
-        Shape { name: "majority", doc: "The smallest majority of the nodes.", min_nodes: 2 },
-        Shape { name: "all", doc: "All nodes.", min_nodes: 1 },
-    ],
+    live: true,
+    shapes: ONE_TO_ALL,
 };
 
 pub(crate) struct Kill;
@@ -29,17 +25,7 @@ impl Fault for Kill {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        let count = match shape.name {
-            "one" => 1,
-            "minority" => (nodes.len() - 1) / 2,
-            "majority" => nodes.len() / 2 + 1,
-            _ => nodes.len(),
-        };
-        let mut shuffled = nodes.to_vec();
-        shuffled.shuffle(random);
-        let mut targets = shuffled[..count].to_vec();
-        targets.sort();
-        json!({"shape": shape.name, "nodes": targets.iter().map(NodeId::to_string).collect::<Vec<_>>()})
+        json!({"shape": shape.name, "nodes": pick(shape, nodes, random)})
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {

@@ -3,15 +3,57 @@
 //! A fault is told on whom to strike by the run's plan, does so through a [`Cluster`](riprap_core::Cluster), and proves
 //! by a probe that it took effect; see [`riprap_core::fault`]. To add one: a file here, and a line in [`ALL`].
 
+mod clock;
+mod disk_slow;
+mod hold;
 mod kill;
+mod latency;
 mod partition;
+mod pause;
+mod power_loss;
+mod reset;
 
+use rand::seq::SliceRandom as _;
 use riprap_core::cluster::{ClusterError, NodeId};
 use riprap_core::fault::{Fault, Shape};
+use riprap_core::seed::Stream;
 use serde_json::Value as Json;
 
 /// All faults, sorted by name.
-pub static ALL: &[&dyn Fault] = &[&kill::Kill, &partition::Partition];
+pub static ALL: &[&dyn Fault] = &[
+    &clock::Clock,
+    &disk_slow::DiskSlow,
+    &hold::Hold,
+    &kill::Kill,
+    &latency::Latency,
+    &partition::Partition,
+    &pause::Pause,
+    &power_loss::PowerLoss,
+    &reset::Reset,
+];
+
+/// The shapes of a fault that strikes nodes one by one.
+const ONE_TO_ALL: &[Shape] = &[
+    Shape { name: "one", doc: "One node.", min_nodes: 1 },
+    Shape { name: "minority", doc: "As many nodes as may fail with a majority left.", min_nodes: 3 },
+    Shape { name: "majority", doc: "The smallest majority of the nodes.", min_nodes: 2 },
+    Shape { name: "all", doc: "All nodes.", min_nodes: 1 },
+];
+
+/// The names of the nodes that a shape of [`ONE_TO_ALL`] hits, in order.
+fn pick(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Vec<String> {
+    let count = match shape.name {
+        "one" => 1,
+        "minority" => (nodes.len() - 1) / 2,
+        "majority" => nodes.len() / 2 + 1,
+        _ => nodes.len(),
+    };
+    let mut shuffled = nodes.to_vec();
+    shuffled.shuffle(random);
+    let mut picked = shuffled[..count].to_vec();
+    picked.sort();
+    picked.iter().map(NodeId::to_string).collect()
+}
 
 /// The fault of that name.
 pub fn find(name: &str) -> Option<&'static dyn Fault> {
@@ -22,23 +64,31 @@ pub fn find(name: &str) -> Option<&'static dyn Fault> {
 pub type Choice = (&'static dyn Fault, Vec<&'static Shape>);
 
 /// What `--nemesis` asks for: `kill`, `partition:bridge`, `all`, `none`, several with commas between. A fault named with
-/// two shapes takes both in turn; one without a shape takes every shape that `nodes` nodes allow.
+/// two shapes takes both in turn; one without a shape takes every shape that `nodes` nodes allow. `all` are those that can
+/// strike there: of real nodes (`live`) not all can.
 ///
 /// Errors: one line, with what would have been right.
-pub fn parse(words: &[String], nodes: u16) -> Result<Vec<Choice>, String> {
+pub fn parse(words: &[String], nodes: u16, live: bool) -> Result<Vec<Choice>, String> {
+    let possible = |fault: &dyn Fault| !live || fault.info().live;
     let mut choices: Vec<Choice> = Vec::new();
     for word in words {
         let (name, shape) =
             word.split_once(':').map_or((word.as_str(), None), |(name, shape)| (name, Some(shape)));
         let asked: Vec<&'static dyn Fault> = match name {
             "none" => continue,
-            "all" => ALL.to_vec(),
+            "all" => ALL.iter().copied().filter(|fault| possible(*fault)).collect(),
             name => vec![find(name).ok_or_else(|| {
                 let names: Vec<&str> = ALL.iter().map(|fault| fault.info().name).collect();
                 format!("unknown fault `{name}`; one of: {}, all, none", names.join(", "))
             })?],
         };
         for fault in asked {
+            if !possible(fault) {
+                let name = fault.info().name;
+                return Err(format!(
+                    "fault `{name}` strikes simulated nodes only; leave it out, or add --sim"
+                ));
+            }
             let shapes = shapes(fault, shape, nodes)?;
             match choices.iter_mut().find(|(chosen, _)| chosen.info().name == fault.info().name) {
                 Some((_, chosen)) => chosen.extend(shapes),
@@ -81,8 +131,12 @@ mod tests {
     use super::*;
 
     fn check(words: &str, nodes: u16, expected: Result<&str, &str>) {
+        check_there(words, nodes, true, expected);
+    }
+
+    fn check_there(words: &str, nodes: u16, live: bool, expected: Result<&str, &str>) {
         let words: Vec<String> = words.split(',').map(str::to_owned).collect();
-        let found = parse(&words, nodes).map(|choices| {
+        let found = parse(&words, nodes, live).map(|choices| {
             let one = |(fault, shapes): &Choice| {
                 let shapes: Vec<&str> = shapes.iter().map(|shape| shape.name).collect();
                 format!("{}({})", fault.info().name, shapes.join(" "))
@@ -98,7 +152,12 @@ mod tests {
         check("kill:one,partition:bridge", 3, Ok("kill(one) partition(bridge)"));
         check("kill:one,kill:all", 3, Ok("kill(one all)"));
         check("none", 3, Ok(""));
-        check("kil", 3, Err("unknown fault `kil`; one of: kill, partition, all, none"));
+        let all = "clock, disk-slow, hold, kill, latency, partition, pause, power-loss, reset";
+        check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
+        let refused = "fault `clock` strikes simulated nodes only; leave it out, or add --sim";
+        check("kill:one,clock", 3, Err(refused));
+        check_there("kill:one,clock:one", 3, false, Ok("kill(one) clock(one)"));
+        check_there("all", 1, true, Ok("kill(one all) pause(one all)"));
         check(
             "kill:some",
             3,

@@ -227,7 +227,7 @@ fn triggers_name_what_there_is() {
         }
         if let Some(faults) = value("--nemesis") {
             let faults: Vec<String> = faults.split(',').map(str::to_owned).collect();
-            let parsed = parse_faults(&faults, nodes).map(drop);
+            let parsed = parse_faults(&faults, nodes, !words.contains(&"--sim")).map(drop);
             assert_eq!(parsed, Ok(()), "{}", defect.name);
         }
     }

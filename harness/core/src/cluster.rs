@@ -1,7 +1,7 @@
 //! The nodes of a system and what can be done to them: the one thing that live runs and simulation implement
 //! differently. A fault acts through this trait and does not know which of the two it acts on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use thiserror::Error;
 
@@ -71,4 +71,51 @@ pub trait Cluster {
 
     /// Tries each link with real traffic: whether something sent from its first node arrives at its second.
     fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError>;
+
+    /// The machine of a node loses its power: its process ends, and what it had not made durable is lost, torn or kept.
+    fn power_fail(&self, _node: NodeId) -> Result<(), ClusterError> {
+        Err(only_simulated("lose their power"))
+    }
+
+    /// How far the node's wall clock is from the true time. Units: milliseconds.
+    fn clock_offset_ms(&self, _node: NodeId) -> Result<i64, ClusterError> {
+        Err(only_simulated("have clocks of their own"))
+    }
+
+    /// Moves the node's wall clock to be so far from the true time. Units: milliseconds.
+    fn set_clock_offset_ms(&self, _node: NodeId, _offset_ms: i64) -> Result<(), ClusterError> {
+        Err(only_simulated("have clocks of their own"))
+    }
+
+    /// How many times as long as a whole disk's the node's syncs take.
+    fn disk_slowness(&self, _node: NodeId) -> Result<u64, ClusterError> {
+        Err(only_simulated("have disks that can be slowed down"))
+    }
+
+    /// Makes the node's syncs take so many times as long; 1 is as they were.
+    fn slow_disk(&self, _node: NodeId, _factor: u64) -> Result<(), ClusterError> {
+        Err(only_simulated("have disks that can be slowed down"))
+    }
+
+    /// Replaces the nodes that are far away: all that is sent to them, by nodes and clients, takes so much longer. Units:
+    /// milliseconds.
+    fn delay(&self, _delays_ms: &BTreeMap<NodeId, u64>) -> Result<(), ClusterError> {
+        Err(only_simulated("can be put far away"))
+    }
+
+    /// Replaces the nodes that hear nothing on the connections which they have now: what is sent to them waits, and arrives
+    /// when they are taken out again, though its sender may have given up. Connections that are made later work. Returns
+    /// how many connections are held.
+    fn hold(&self, _nodes: &BTreeSet<NodeId>) -> Result<usize, ClusterError> {
+        Err(only_simulated("can be made deaf"))
+    }
+
+    /// Breaks every connection of a node, of both sides' knowledge. Returns how many there were.
+    fn reset(&self, _node: NodeId) -> Result<usize, ClusterError> {
+        Err(only_simulated("have connections that can be broken"))
+    }
+}
+
+fn only_simulated(what: &str) -> ClusterError {
+    ClusterError(format!("only simulated nodes {what}"))
 }

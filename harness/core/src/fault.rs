@@ -30,6 +30,8 @@ pub struct FaultInfo {
     pub strike_f: &'static str,
     /// The `f` of the op that heals.
     pub heal_f: &'static str,
+    /// Whether it can strike real nodes; every fault can strike simulated ones.
+    pub live: bool,
     /// Without a shape each strike draws one of these.
     pub shapes: &'static [Shape],
 }

@@ -108,4 +108,52 @@ impl Cluster for SimCluster {
         let reach = |(from, to): &Link| Ok(self.world().passes((self.host(*from)?, self.host(*to)?)));
         links.iter().map(reach).collect()
     }
+
+    fn power_fail(&self, node: NodeId) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        self.world().power_fail(host);
+        self.ends.borrow_mut().insert(node, "without power");
+        Ok(())
+    }
+
+    fn clock_offset_ms(&self, node: NodeId) -> Result<i64, ClusterError> {
+        Ok(self.world().clock_offset_ms(self.host(node)?))
+    }
+
+    fn set_clock_offset_ms(&self, node: NodeId, offset_ms: i64) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        if self.world().clock_offset_ms(host) != offset_ms {
+            self.world().set_clock_offset_ms(host, offset_ms);
+        }
+        Ok(())
+    }
+
+    fn disk_slowness(&self, node: NodeId) -> Result<u64, ClusterError> {
+        Ok(self.world().sync_factor(self.host(node)?))
+    }
+
+    fn slow_disk(&self, node: NodeId, factor: u64) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        if self.world().sync_factor(host) != factor {
+            self.world().set_sync_factor(host, factor);
+        }
+        Ok(())
+    }
+
+    fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>) -> Result<(), ClusterError> {
+        let delay = |(node, ms): (&NodeId, &u64)| Ok((self.host(*node)?, ms * 1_000_000));
+        let delays = delays_ms.iter().map(delay).collect::<Result<_, ClusterError>>()?;
+        self.world().set_delays(delays);
+        Ok(())
+    }
+
+    fn hold(&self, nodes: &BTreeSet<NodeId>) -> Result<usize, ClusterError> {
+        let hosts = nodes.iter().map(|node| self.host(*node)).collect::<Result<_, ClusterError>>()?;
+        Ok(self.world().set_deaf(hosts))
+    }
+
+    fn reset(&self, node: NodeId) -> Result<usize, ClusterError> {
+        let host = self.host(node)?;
+        Ok(self.world().reset_all(host))
+    }
 }

@@ -63,6 +63,10 @@ pub(crate) struct Network {
     cuts: BTreeSet<Direction>,
     /// Directions in which bytes wait as if a packet had been lost again and again; connections can be made.
     holds: BTreeSet<Direction>,
+    /// Hosts that hear nothing on connections that were opened before this number.
+    deaf: BTreeMap<HostId, usize>,
+    /// So much longer bytes take to a host.
+    delays: BTreeMap<HostId, u64>,
     /// What waits, since when.
     blocked: Vec<(Blocked, u64)>,
     draws: BTreeMap<Direction, DrawStream>,
@@ -99,6 +103,30 @@ impl Network {
         })
     }
 
+    pub(crate) fn delay_ns(&self, direction: Direction) -> u64 {
+        if self.delays.is_empty() { 0 } else { self.delays.get(&direction.1).copied().unwrap_or(0) }
+    }
+
+    pub(crate) fn set_delays(&mut self, delays: BTreeMap<HostId, u64>) {
+        self.delays = delays;
+    }
+
+    /// Makes these hosts deaf on the connections that they have now, and no others. Returns how many connections that are.
+    pub(crate) fn set_deaf(&mut self, hosts: BTreeSet<HostId>) -> usize {
+        let opened = self.pipes.len();
+        self.deaf = hosts.into_iter().map(|host| (host, opened)).collect();
+        let is_held = |pipe: &&Pipe| {
+            let ends = pipe.ends.iter().zip(pipe.open);
+            pipe.open == [true, true] && ends.into_iter().any(|((host, _), _)| self.deaf.contains_key(host))
+        };
+        self.pipes.iter().filter(is_held).count()
+    }
+
+    fn is_deaf(&self, pipe: usize, end: usize) -> bool {
+        let host = self.pipes[pipe].ends[end].0;
+        self.deaf.get(&host).is_some_and(|opened| pipe < *opened)
+    }
+
     pub(crate) fn is_cut(&self, direction: Direction) -> bool {
         !self.cuts.is_empty() && self.cuts.contains(&direction)
     }
@@ -110,7 +138,7 @@ impl Network {
 
     /// Whether the next parcel to an end has to wait; it then does, until what holds it up is gone.
     pub(crate) fn blocks_arrival(&mut self, pipe: usize, end: usize, now_ns: u64) -> bool {
-        if self.cuts.is_empty() && self.holds.is_empty() {
+        if self.cuts.is_empty() && self.holds.is_empty() && self.deaf.is_empty() {
             return false;
         }
         let direction = self.direction(pipe, end);
@@ -119,7 +147,7 @@ impl Network {
         let len = to[end].front().map_or(0, Parcel::len);
         unacknowledged[end] = if unheard { unacknowledged[end] + len } else { 0 };
         let window_is_full = unheard && unacknowledged[end] > WINDOW_BYTES;
-        let blocked = window_is_full || !self.passes(direction);
+        let blocked = window_is_full || !self.passes(direction) || self.is_deaf(pipe, end);
         if blocked {
             self.pipes[pipe].unacknowledged[end] -= if unheard { len } else { 0 };
             self.blocked.push((Blocked::Arrive { pipe, end }, now_ns));
@@ -151,7 +179,7 @@ impl Network {
         let (free, still): (Vec<_>, Vec<_>) = blocked.into_iter().partition(|(what, _)| match *what {
             Blocked::Arrive { pipe, end } => {
                 let (from, to) = self.direction(pipe, end);
-                self.passes((from, to)) && !self.is_cut((to, from))
+                self.passes((from, to)) && !self.is_cut((to, from)) && !self.is_deaf(pipe, end)
             }
             Blocked::Connect { pipe } => {
                 let (from, to) = self.direction(pipe, 1);

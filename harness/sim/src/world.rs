@@ -223,6 +223,45 @@ impl World {
         self.go_on();
     }
 
+    /// Replaces the hosts that are far away: all that is sent to them takes so much longer. Units: nanoseconds.
+    pub fn set_delays(&mut self, delays_ns: BTreeMap<HostId, u64>) {
+        self.trace.absorb(delays_ns.values().sum());
+        self.network.set_delays(delays_ns);
+    }
+
+    /// Replaces the hosts that hear nothing on the connections that they have now. What is sent there waits, and arrives
+    /// after they hear again even if its sender has given up by then; later connections work. Returns how many are held.
+    pub fn set_deaf(&mut self, hosts: BTreeSet<HostId>) -> usize {
+        for host in &hosts {
+            self.note(*host, "hears nothing on its connections");
+        }
+        let held = self.network.set_deaf(hosts);
+        self.trace.absorb(held as u64);
+        self.go_on();
+        held
+    }
+
+    /// How far the host's wall clock is from the true time. Units: milliseconds.
+    pub fn clock_offset_ms(&self, host: HostId) -> i64 {
+        self.hosts[host.0].env.clock_offset_ms
+    }
+
+    /// How many times as long as a whole disk's the host's syncs take.
+    pub fn sync_factor(&self, host: HostId) -> u64 {
+        self.hosts[host.0].sync_factor
+    }
+
+    /// Breaks every connection of a host: it and the others hear of it. Returns how many there were.
+    pub fn reset_all(&mut self, host: HostId) -> usize {
+        self.note(host, "loses its connections");
+        let pipes: Vec<usize> = self.hosts[host.0].conns.values().map(|(pipe, _)| *pipe).collect();
+        for pipe in &pipes {
+            self.lose(*pipe, 0);
+            self.lose(*pipe, 1);
+        }
+        pipes.len()
+    }
+
     /// Breaks every connection between two hosts: both hear of it.
     pub fn reset(&mut self, one: HostId, other: HostId) {
         let pipes: Vec<usize> = self.hosts[one.0].conns.values().map(|(pipe, _)| *pipe).collect();
@@ -268,7 +307,8 @@ impl World {
         let Physics { min_latency_ns, max_latency_ns, slow_one_in, .. } = self.physics;
         let draws = self.network_draws(direction);
         let usual = draws.between(min_latency_ns, max_latency_ns);
-        if draws.one_in(slow_one_in) { usual * SLOW_FACTOR } else { usual }
+        let latency = if draws.one_in(slow_one_in) { usual * SLOW_FACTOR } else { usual };
+        latency + self.network.delay_ns(direction)
     }
 
     fn send(&mut self, from_ns: u64, pipe: usize, to_end: usize, parcel: Parcel) {

@@ -1,0 +1,68 @@
+//! Wall clocks are wrong.
+
+use crate::{ONE_TO_ALL, pick};
+use rand::RngExt as _;
+use riprap_core::cluster::{Cluster, ClusterError, NodeId};
+use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
+use riprap_core::seed::Stream;
+use serde_json::{Map, Value as Json, json};
+
+/// How far a clock is set off, at most, by the power of ten that is drawn first: small steps are as telling as large ones.
+const MAGNITUDES_MS: [i64; 4] = [100, 10_000, 1_000_000, 100_000_000];
+
+static INFO: FaultInfo = FaultInfo {
+    name: "clock",
+    doc: "The wall clocks of some nodes jump, each by something between a few milliseconds and a day, forward or back; healed \
+          by setting them right, which is one more jump. Proved by reading them. In simulation only. Finds systems that tell \
+          order, leases or what is too old by a clock that others can set.",
+    strike_f: "clock",
+    heal_f: "reset-clock",
+    live: false,
+    shapes: ONE_TO_ALL,
+};
+
+pub(crate) struct Clock;
+
+impl Fault for Clock {
+    fn info(&self) -> &'static FaultInfo {
+        &INFO
+    }
+
+    fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
+        let nodes = pick(shape, nodes, random);
+        let offset = |node: &String| {
+            let most = MAGNITUDES_MS[random.random_range(0..MAGNITUDES_MS.len())];
+            let mut offset_ms = random.random_range(-most..=most);
+            if offset_ms == 0 {
+                offset_ms = most;
+            }
+            (node.clone(), Json::from(offset_ms))
+        };
+        let offsets: Map<String, Json> = nodes.iter().map(offset).collect();
+        json!({"shape": shape.name, "nodes": nodes, "offset-ms": offsets})
+    }
+
+    fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
+        let mut evidence = Map::new();
+        let mut took_effect = true;
+        for node in crate::nodes(aim)? {
+            let wrong =
+                || ClusterError(format!("aim {aim}; {{\"offset-ms\": {{\"n1\": 100, ...}}}} is expected"));
+            let offset_ms = aim["offset-ms"][node.to_string()].as_i64().ok_or_else(wrong)?;
+            cluster.set_clock_offset_ms(node, offset_ms)?;
+            let read_ms = cluster.clock_offset_ms(node)?;
+            took_effect &= read_ms == offset_ms;
+            evidence.insert(node.to_string(), read_ms.into());
+        }
+        Ok(Effect { took_effect, evidence: Json::Object(evidence) })
+    }
+
+    fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
+        let mut took_effect = true;
+        for node in cluster.nodes() {
+            cluster.set_clock_offset_ms(node, 0)?;
+            took_effect &= cluster.clock_offset_ms(node)? == 0;
+        }
+        Ok(Effect { took_effect, evidence: json!({"right": took_effect}) })
+    }
+}

@@ -1,0 +1,44 @@
+//! What was sent arrives long after its sender gave up.
+
+use crate::{ONE_TO_ALL, pick};
+use riprap_core::cluster::{Cluster, ClusterError, NodeId};
+use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
+use riprap_core::seed::Stream;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
+
+static INFO: FaultInfo = FaultInfo {
+    name: "hold",
+    doc: "What is sent to some nodes on the connections that stand waits, as in a queue or behind a lost packet, and \
+          arrives when it is let go, though its sender may have timed out and asked again on another connection. In \
+          simulation only. Finds what a request does that comes too late: a produce after its transaction, an end of a \
+          transaction after the next has begun.",
+    strike_f: "hold",
+    heal_f: "let-go",
+    live: false,
+    shapes: ONE_TO_ALL,
+};
+
+pub(crate) struct Hold;
+
+impl Fault for Hold {
+    fn info(&self) -> &'static FaultInfo {
+        &INFO
+    }
+
+    fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
+        json!({"shape": shape.name, "nodes": pick(shape, nodes, random)})
+    }
+
+    fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
+        let nodes: BTreeSet<NodeId> = crate::nodes(aim)?.into_iter().collect();
+        let held = cluster.hold(&nodes)?;
+        // A node that another fault has ended has no connections.
+        Ok(Effect { took_effect: true, evidence: json!({"connections": held}) })
+    }
+
+    fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
+        let held = cluster.hold(&BTreeSet::new())?;
+        Ok(Effect { took_effect: held == 0, evidence: json!({"connections": held}) })
+    }
+}

@@ -1,0 +1,49 @@
+//! Nodes are far away.
+
+use crate::{ONE_TO_ALL, pick};
+use rand::RngExt as _;
+use riprap_core::cluster::{Cluster, ClusterError, NodeId};
+use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
+use riprap_core::seed::Stream;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// How much longer what is sent to a node takes: from another continent to a queue that is full. Units: milliseconds.
+const DELAYS_MS: (u64, u64) = (20, 1500);
+
+static INFO: FaultInfo = FaultInfo {
+    name: "latency",
+    doc: "All that is sent to some nodes, by nodes and clients, takes 20 ms to 1.5 s longer; healed at once. In simulation \
+          only. Finds systems that take slow for dead, and late answers for those of another question.",
+    strike_f: "latency",
+    heal_f: "heal-latency",
+    live: false,
+    shapes: ONE_TO_ALL,
+};
+
+pub(crate) struct Latency;
+
+impl Fault for Latency {
+    fn info(&self) -> &'static FaultInfo {
+        &INFO
+    }
+
+    fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
+        let (least, most) = DELAYS_MS;
+        json!({"shape": shape.name, "nodes": pick(shape, nodes, random), "delay-ms": random.random_range(least..=most)})
+    }
+
+    fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
+        let wrong = || ClusterError(format!("aim {aim}; {{\"delay-ms\": 20}} is expected"));
+        let delay_ms = aim["delay-ms"].as_u64().ok_or_else(wrong)?;
+        let delays: BTreeMap<NodeId, u64> =
+            crate::nodes(aim)?.into_iter().map(|node| (node, delay_ms)).collect();
+        cluster.delay(&delays)?;
+        Ok(Effect { took_effect: true, evidence: json!({"delay-ms": delay_ms}) })
+    }
+
+    fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
+        cluster.delay(&BTreeMap::new())?;
+        Ok(Effect { took_effect: true, evidence: json!({"delay-ms": 0}) })
+    }
+}

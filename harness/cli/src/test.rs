@@ -136,7 +136,8 @@ impl Test {
     ) -> Result<Test, Failure> {
         let system = system(&config.system)?;
         let workload = workload(&config.workload)?;
-        let faults = riprap_nemesis::parse(&config.nemesis, config.nodes, config.sim.is_none()).map_err(Failure::Usage)?;
+        let faults = riprap_nemesis::parse(&config.nemesis, config.nodes, config.sim.is_none())
+            .map_err(Failure::Usage)?;
         let (clients, systems): (Vec<_>, Vec<_>) =
             config.settings.clone().into_iter().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
         let deployment = Deployment {

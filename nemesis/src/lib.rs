@@ -64,26 +64,25 @@ pub fn find(name: &str) -> Option<&'static dyn Fault> {
 pub type Choice = (&'static dyn Fault, Vec<&'static Shape>);
 
 /// What `--nemesis` asks for: `kill`, `partition:bridge`, `all`, `none`, several with commas between. A fault named with
-/// two shapes takes both in turn; one without a shape takes every shape that `nodes` nodes allow. `all` are those that can
-/// strike there: of real nodes (`live`) not all can.
+/// two shapes takes both in turn; one without a shape takes every shape that `nodes` nodes allow. `all` leaves out what
+/// [`left_out`] says.
 ///
 /// Errors: one line, with what would have been right.
 pub fn parse(words: &[String], nodes: u16, live: bool) -> Result<Vec<Choice>, String> {
-    let possible = |fault: &dyn Fault| !live || fault.info().live;
     let mut choices: Vec<Choice> = Vec::new();
     for word in words {
         let (name, shape) =
             word.split_once(':').map_or((word.as_str(), None), |(name, shape)| (name, Some(shape)));
         let asked: Vec<&'static dyn Fault> = match name {
             "none" => continue,
-            "all" => ALL.iter().copied().filter(|fault| possible(*fault)).collect(),
+            "all" => ALL.iter().copied().filter(|fault| obstacle(*fault, nodes, live).is_none()).collect(),
             name => vec![find(name).ok_or_else(|| {
                 let names: Vec<&str> = ALL.iter().map(|fault| fault.info().name).collect();
                 format!("unknown fault `{name}`; one of: {}, all, none", names.join(", "))
             })?],
         };
         for fault in asked {
-            if !possible(fault) {
+            if live && !fault.info().live {
                 let name = fault.info().name;
                 return Err(format!(
                     "fault `{name}` strikes simulated nodes only; leave it out, or add --sim"
@@ -97,6 +96,24 @@ pub fn parse(words: &[String], nodes: u16, live: bool) -> Result<Vec<Choice>, St
         }
     }
     Ok(choices)
+}
+
+/// The faults that `all` leaves out there, and why.
+pub fn left_out(nodes: u16, live: bool) -> Vec<(&'static str, &'static str)> {
+    let left_out = |fault: &&dyn Fault| Some((fault.info().name, obstacle(*fault, nodes, live)?));
+    ALL.iter().filter_map(left_out).collect()
+}
+
+/// Why a fault cannot strike there, if it cannot.
+fn obstacle(fault: &dyn Fault, nodes: u16, live: bool) -> Option<&'static str> {
+    let info = fault.info();
+    if live && !info.live {
+        Some("strikes simulated nodes only")
+    } else if info.shapes.iter().all(|shape| shape.min_nodes > nodes) {
+        Some("needs more nodes")
+    } else {
+        None
+    }
 }
 
 fn shapes(fault: &'static dyn Fault, word: Option<&str>, nodes: u16) -> Result<Vec<&'static Shape>, String> {
@@ -158,6 +175,14 @@ mod tests {
         check("kill:one,clock", 3, Err(refused));
         check_there("kill:one,clock:one", 3, false, Ok("kill(one) clock(one)"));
         check_there("all", 1, true, Ok("kill(one all) pause(one all)"));
+        let left_out: Vec<String> =
+            left_out(1, true).into_iter().map(|(name, why)| format!("{name} {why}")).collect();
+        let only_simulated = |name: &str| format!("{name} strikes simulated nodes only");
+        let mut expected: Vec<String> =
+            ["clock", "disk-slow", "hold", "latency"].map(only_simulated).to_vec();
+        expected.push("partition needs more nodes".to_owned());
+        expected.extend(["power-loss", "reset"].map(only_simulated));
+        assert_eq!(left_out, expected);
         check(
             "kill:some",
             3,

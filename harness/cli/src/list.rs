@@ -107,13 +107,16 @@ fn faults() -> Vec<Entry> {
     let entry = |info: &riprap_core::fault::FaultInfo| Entry {
         name: info.name.to_owned(),
         doc: info.doc.to_owned(),
-        details: vec![(
-            "shapes",
-            info.shapes
-                .iter()
-                .map(|shape| (format!("{}:{}", info.name, shape.name), json!(shape.doc)))
-                .collect(),
-        )],
+        details: vec![
+            ("live", json!(info.live)),
+            (
+                "shapes",
+                info.shapes
+                    .iter()
+                    .map(|shape| (format!("{}:{}", info.name, shape.name), json!(shape.doc)))
+                    .collect(),
+            ),
+        ],
     };
     riprap_nemesis::ALL.iter().map(|fault| entry(fault.info())).collect()
 }

@@ -172,6 +172,9 @@ impl Test {
         let progress = RefCell::new(Progress::stderr());
         let (run, record) = self.begin(&args.store, std::env::args_os().skip(1).map(lossy).collect())?;
         progress.borrow_mut().note(&self.headline(&run));
+        if let Some(left_out) = self.left_out() {
+            progress.borrow_mut().note(&left_out);
+        }
         let outcome = match inside {
             Some(inside) => self.carry_out(inside, &run, &progress, stop),
             None => self.carry_out_simulated(&run, &progress, stop),
@@ -235,6 +238,16 @@ impl Test {
             config.seed,
             run.path().display(),
         )
+    }
+
+    /// What `--nemesis all` does not do here, and why, in a line.
+    fn left_out(&self) -> Option<String> {
+        let left_out = riprap_nemesis::left_out(self.config.nodes, self.config.sim.is_none());
+        if left_out.is_empty() || !self.config.nemesis.iter().any(|word| word == "all") {
+            return None;
+        }
+        let words: Vec<String> = left_out.iter().map(|(name, why)| format!("{name} {why}")).collect();
+        Some(format!("riprap: all faults but: {}", words.join(", ")))
     }
 
     /// Makes sure that the clients may open as many files as they will.

@@ -38,6 +38,21 @@ fn a_seed_is_the_same_run_again() {
     }
 }
 
+/// Each fault strikes, by the proof of its probe, and the clean broker stands it.
+#[test]
+fn every_fault_strikes_in_simulation() {
+    let place = Place::mine();
+    let args = ["test", "--sim", "--seed=1", "--nemesis=all", "--fault-time=2s", "--quiet-time=8s", "--json"];
+    let verdict: Json = serde_json::from_str(&place.run(&args).end().expect(0).out).expect("JSON");
+    let faults = verdict["faults"].as_object().expect("faults by name");
+    let names: Vec<&str> = riprap_nemesis::ALL.iter().map(|fault| fault.info().name).collect();
+    assert_eq!(faults.keys().map(String::as_str).collect::<Vec<_>>(), names);
+    for (name, fault) in faults {
+        assert_eq!(fault["strikes"], fault["took_effect"], "{name}: {fault}");
+        assert!(fault["strikes"].as_u64() > Some(0), "{name}: {fault}");
+    }
+}
+
 #[test]
 fn many_seeds_and_no_two_alike() {
     let place = Place::mine();

@@ -103,20 +103,11 @@ fn judge(index: &Index<'_>, options: &Options, checkers: &[&CheckerInfo]) -> Ver
             }
         }
     }
-    verdict.why = verdict.forbidden().map(|(name, anomaly)| why(name, anomaly)).collect();
+    verdict.why = verdict.forbidden().map(|(name, anomaly)| anomaly.why(name)).collect();
     if !verdict.why.is_empty() {
         verdict.valid = Valid::False;
     }
     Verdict::compose(std::iter::once(verdict).chain(broken))
-}
-
-fn why(name: &str, anomaly: &Anomaly) -> String {
-    match (anomaly.count, anomaly.examples.first()) {
-        (1, Some(example)) => format!("{name}: {}", example.story),
-        (count, Some(example)) => format!("{name}, {count} times, e.g.: {}", example.story),
-        (1, None) => format!("{name}, once"),
-        (count, None) => format!("{name}, {count} times"),
-    }
 }
 
 fn broke(panic: &(dyn std::any::Any + Send)) -> String {

@@ -127,7 +127,7 @@ impl<'i, 'h> Proof<'i, 'h> {
         rows.dedup_by_key(|(row, _)| *row);
         ops.sort_unstable();
         let history = rows.iter().map(|(_, op)| line(op)).collect();
-        Example { story, key: key.map(|key| key.0), ops, history }
+        Example { story, key: key.map(|key| key.0), ops, history, detail: None }
     }
 
     /// Cuts an op down to what is kept of it, or to these places among its micro-operations if it has as many.

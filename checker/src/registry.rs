@@ -57,7 +57,24 @@ pub static ALL: &[&CheckerInfo] = &[
     &unseen::INFO,
 ];
 
-/// The anomaly of this name, if a check finds one.
+/// A process of the system under test ended though nobody had ended it.
+pub static NODE_CRASH: AnomalyInfo = AnomalyInfo {
+    name: "node-crash",
+    meaning: "a node's process ended by itself: it panicked, ran without coming to rest, or gave up",
+    source: "riprap; Jepsen's `assert-log-file-pattern` looks for the same in nodes' logs",
+    severity: Severity::Progress,
+    allowed: |_| false,
+};
+
+/// What shows in no history, but to whoever runs the nodes; sorted by name.
+pub static OF_NODES: &[&AnomalyInfo] = &[&NODE_CRASH];
+
+/// Everything that can be found, by a check or otherwise.
+pub fn anomalies() -> impl Iterator<Item = &'static AnomalyInfo> {
+    ALL.iter().flat_map(|checker| checker.anomalies).chain(OF_NODES.iter().copied())
+}
+
+/// The anomaly of this name, if there is one.
 pub fn anomaly(name: &str) -> Option<&'static AnomalyInfo> {
-    ALL.iter().flat_map(|checker| checker.anomalies).find(|anomaly| anomaly.name == name)
+    anomalies().find(|anomaly| anomaly.name == name)
 }

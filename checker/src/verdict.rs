@@ -11,6 +11,7 @@
 //! assert_eq!(verdict.why, ["faults: kill of n2 did not take effect"]);
 //! ```
 
+use crate::registry::AnomalyInfo;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
@@ -128,6 +129,15 @@ impl Verdict {
         Verdict { valid: Valid::False, why: vec![format!("{part}: {why}")], ..Verdict::default() }
     }
 
+    /// A verdict that an anomaly was seen which no guarantee allows; no checker found it, but whoever ran the nodes.
+    /// `count` is how many times, `examples` are some of them, the worst first.
+    pub fn seen(info: &AnomalyInfo, count: u64, examples: Vec<Example>) -> Verdict {
+        let anomaly = Anomaly { count, allowed: false, severity: info.severity, examples };
+        let why = vec![anomaly.why(info.name)];
+        let anomalies = BTreeMap::from([(info.name.to_owned(), anomaly)]);
+        Verdict { valid: Valid::False, why, anomalies, ..Verdict::default() }
+    }
+
     /// The two as one: the worse of both, with the reasons of both, the worse one's first.
     #[must_use]
     pub fn merge(mut self, mut other: Verdict) -> Verdict {
@@ -194,6 +204,16 @@ pub struct Anomaly {
 }
 
 impl Anomaly {
+    /// Why a verdict is not valid, if this is forbidden.
+    pub(crate) fn why(&self, name: &str) -> String {
+        match (self.count, self.examples.first()) {
+            (1, Some(example)) => format!("{name}: {}", example.story),
+            (count, Some(example)) => format!("{name}, {count} times, e.g.: {}", example.story),
+            (1, None) => format!("{name}, once"),
+            (count, None) => format!("{name}, {count} times"),
+        }
+    }
+
     fn add(&mut self, other: Anomaly) {
         self.count += other.count;
         self.allowed &= other.allowed;
@@ -216,6 +236,9 @@ pub struct Example {
     /// polls are cut down to the records that matter. Empty beyond the first few examples of an anomaly, and where the log
     /// contradicts itself so that no part of it shows what the whole does.
     pub history: Vec<Json>,
+    /// What else was seen, in lines: of a process that panicked, how it got there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub detail: Option<String>,
 }
 
 /// What a history holds, by word and kind.

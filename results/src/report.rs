@@ -235,10 +235,20 @@ fn examples(page: &mut Html, name: &str, anomaly: &Anomaly, history: &History) {
         }
         page.element("<p class=\"story\">", &example.story, "</p>\n");
         page.append(example_ops(example, history));
+        detail(page, example);
         least(page, example);
     }
     page.raw(if shown > 1 { "</details>\n" } else { "" });
     page.raw(if anomaly.allowed { "</details>\n" } else { "" });
+}
+
+/// What else was seen, a click away: a backtrace is long.
+fn detail(page: &mut Html, example: &Example) {
+    if let Some(detail) = &example.detail {
+        let first = detail.lines().next().unwrap_or_default();
+        page.raw("<details class=\"least\"><summary>").text(first).raw("</summary>\n<pre class=\"log\">");
+        page.text(detail).raw("</pre></details>\n");
+    }
 }
 
 /// The example's own history, as lines that `riprap check` takes.
@@ -393,6 +403,7 @@ mod tests {
             history: vec![
                 json!({"index": 2, "time": 0, "process": 3, "type": "invoke", "f": said, "value": said}),
             ],
+            detail: Some(format!("panicked: {said}\nat {said}")),
         };
         let anomaly =
             Anomaly { count: 3_000, allowed: false, severity: Severity::Data, examples: vec![example] };

@@ -127,8 +127,13 @@ mod tests {
     use riprap_checker::{Example, Kinds, Severity, Stats};
 
     fn anomaly(count: u64, allowed: bool, severity: Severity, stories: &[&str]) -> Anomaly {
-        let example =
-            |story: &&str| Example { story: (*story).to_owned(), key: None, ops: vec![], history: vec![] };
+        let example = |story: &&str| Example {
+            story: (*story).to_owned(),
+            key: None,
+            ops: vec![],
+            history: vec![],
+            detail: None,
+        };
         Anomaly { count, allowed, severity, examples: stories.iter().map(example).collect() }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::args::{ListArgs, Listed};
 use crate::{Failure, print};
+use riprap_checker::registry::{self, AnomalyInfo};
 use riprap_results::json_text;
 use serde_json::{Value as Json, json};
 
@@ -122,19 +123,17 @@ fn faults() -> Vec<Entry> {
 }
 
 fn checkers() -> Vec<Entry> {
-    let entry = |checker: &&riprap_checker::registry::CheckerInfo| Entry {
-        name: checker.name.to_owned(),
-        doc: checker.doc.to_owned(),
-        details: vec![(
-            "anomalies",
-            checker
-                .anomalies
-                .iter()
-                .map(|anomaly| (anomaly.name.to_owned(), json!(anomaly.meaning)))
-                .collect(),
-        )],
-    };
-    riprap_checker::registry::ALL.iter().map(entry).collect()
+    fn entry<'a>(name: &str, doc: &str, anomalies: impl Iterator<Item = &'a AnomalyInfo>) -> Entry {
+        let meanings = anomalies.map(|anomaly| (anomaly.name.to_owned(), json!(anomaly.meaning)));
+        Entry { name: name.to_owned(), doc: doc.to_owned(), details: vec![("anomalies", meanings.collect())] }
+    }
+    let of_history = registry::ALL.iter();
+    let mut entries: Vec<Entry> =
+        of_history.map(|checker| entry(checker.name, checker.doc, checker.anomalies.iter())).collect();
+    let doc = "no process of the system ends by itself; seen by whoever runs the nodes, and so not by `riprap check`";
+    entries.push(entry("nodes", doc, registry::OF_NODES.iter().copied()));
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    entries
 }
 
 fn defects() -> Vec<Entry> {

@@ -10,6 +10,7 @@ use crate::test::Test;
 use crate::test::sim::{Outcome, simulate_quietly};
 use crate::{Failure, print};
 use riprap_checker::Verdict;
+use riprap_checker::registry::NODE_CRASH;
 use riprap_core::History;
 use riprap_core::generator::PlannedOp;
 use riprap_core::history::write_op;
@@ -45,21 +46,15 @@ pub(crate) fn run(args: &ShrinkArgs) -> Result<u8, Failure> {
     }
     let stop = interrupt::catch();
     let began = Instant::now();
-    let mut shrinker = Shrinker {
-        target: &target,
-        deadline: began + args.limit,
-        stop,
-        runs: 0,
-        line: StatusLine::stderr(),
-        best: Case { config, plan },
-    };
-    let before = shrinker.best.clone();
-    if !shrinker.try_case(before.clone())? {
+    let before = Case { config, plan };
+    let deadline = began + args.limit;
+    let Some(mut shrinker) = Shrinker::new(target.clone(), before.clone(), deadline, stop, &Case::simulate)?
+    else {
         return Err(Failure::Harness(format!(
             "{} does not show {target} any more when its plan is followed; another version of riprap runs another course",
             args.run.display()
         )));
-    }
+    };
     shrinker.shrink()?;
     shrinker.line.wipe();
     let (best, runs) = (shrinker.best.clone(), shrinker.runs);
@@ -195,17 +190,53 @@ fn units(events: &[FaultEvent]) -> Vec<Unit> {
     units
 }
 
+/// What every smaller case is to show.
+struct Target {
+    anomaly: String,
+    /// Of a node's crash also which one: another is another bug.
+    site: Option<String>,
+}
+
+impl Target {
+    /// An anomaly as a run shows it; `None` if it does not.
+    fn of(anomaly: String, outcome: &Outcome) -> Option<Target> {
+        let is_crash = anomaly == NODE_CRASH.name;
+        let site = outcome.crashes.first().filter(|_| is_crash).map(|crash| crash.site().to_owned());
+        let target = Target { anomaly, site };
+        target.is_shown_by(outcome).then_some(target)
+    }
+
+    fn is_shown_by(&self, outcome: &Outcome) -> bool {
+        let is_site = |site: &String| outcome.crashes.iter().any(|crash| crash.site() == site);
+        outcome.verdict.forbidden().any(|(name, _)| name == self.anomaly) && self.site.iter().all(is_site)
+    }
+}
+
 struct Shrinker<'a> {
-    target: &'a str,
+    target: Target,
     deadline: Instant,
     stop: &'a AtomicBool,
+    simulate: &'a dyn Fn(&Case) -> Result<Outcome, Failure>,
     runs: u64,
     line: StatusLine,
     /// The smallest that shows it so far.
     best: Case,
 }
 
-impl Shrinker<'_> {
+impl<'a> Shrinker<'a> {
+    /// Begins with a case that shows an anomaly; `None` if it does not.
+    fn new(
+        anomaly: String,
+        case: Case,
+        deadline: Instant,
+        stop: &'a AtomicBool,
+        simulate: &'a dyn Fn(&Case) -> Result<Outcome, Failure>,
+    ) -> Result<Option<Shrinker<'a>>, Failure> {
+        let target = Target::of(anomaly, &simulate(&case)?);
+        let line = StatusLine::stderr();
+        Ok(target.map(|target| Shrinker { target, deadline, stop, simulate, runs: 1, line, best: case }))
+    }
+
     fn is_over(&self) -> bool {
         Instant::now() >= self.deadline || self.stop.load(Ordering::Relaxed)
     }
@@ -214,12 +245,12 @@ impl Shrinker<'_> {
     fn try_case(&mut self, case: Case) -> Result<bool, Failure> {
         self.runs += 1;
         self.progress();
-        let outcome = match case.simulate() {
+        let outcome = match (self.simulate)(&case) {
             Ok(outcome) => outcome,
             // Some of what is left makes no sense without the rest.
             Err(Failure::Usage(_) | Failure::Harness(_)) => return Ok(false),
         };
-        let shows = forbidden(&outcome.verdict).iter().any(|name| name == self.target);
+        let shows = self.target.is_shown_by(&outcome);
         if shows {
             self.best = case;
         }
@@ -385,7 +416,7 @@ impl Shrinker<'_> {
     fn progress(&mut self) {
         let left_s = self.deadline.saturating_duration_since(Instant::now()).as_secs();
         let (ops, faults) = (self.best.ops().len(), units(&self.best.plan.faults).len());
-        let (target, nodes, runs) = (self.target, self.best.config.nodes, self.runs);
+        let (target, nodes, runs) = (&self.target.anomaly, self.best.config.nodes, self.runs);
         self.line.show(|_, _| {
             format!(
                 "shrink {target}   {ops} operations, {faults} faults, {nodes} nodes   run {runs}, {left_s} s left at most"
@@ -433,7 +464,77 @@ fn only_keys(op: &PlannedOp, keys: &[Key]) -> Option<PlannedOp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Cli, Command};
+    use crate::test::crash::{self, NodeCrash};
+    use clap::Parser as _;
+    use riprap_core::cluster::NodeId;
+    use riprap_core::generator::Draft;
+    use riprap_core::op::Value;
+    use riprap_sim::PanicPlace;
     use serde_json::Value as Json;
+
+    /// A case of so many sends by one client, of which each sends its number.
+    fn sends(count: u64) -> Case {
+        let words = ["riprap", "test", "--sim", "--seed=1", "--nemesis=none"];
+        let Command::Test(args) = Cli::try_parse_from(words).expect("it is right").command else {
+            unreachable!("it asked for a test")
+        };
+        let config = Test::resolve(&args).expect("it is right").config;
+        let op = |n: u64| {
+            let mop = Mop::Send { key: Key(0), value: Value(n as i64), offset: None };
+            let draft = Draft::new(F::Send, OpValue::Mops(vec![mop]));
+            PlannedOp { time_ns: n, thread: 0, draft }
+        };
+        Case { config, plan: Plan { faults: Vec::new(), ops: Some((0..count).map(op).collect()) } }
+    }
+
+    /// What a case comes to in which some values make a node panic, each at a place.
+    fn outcome(case: &Case, places: &[(i64, &str)]) -> Outcome {
+        let values = case.ops().iter().filter_map(|op| match &op.draft.value {
+            OpValue::Mops(mops) => mops.first().cloned(),
+            _ => None,
+        });
+        let values: Vec<Mop> = values.collect();
+        let sends = |value: i64| {
+            values.iter().any(|mop| matches!(mop, Mop::Send { value: sent, .. } if sent.0 == value))
+        };
+        let of = |(value, place): &(i64, &str)| {
+            let panic = PanicPlace { place: (*place).to_owned(), backtrace: String::new() };
+            let how = format!("panicked: {} ops", case.ops().len());
+            sends(*value).then_some(NodeCrash { node: NodeId(1), at_ns: Some(0), how, panic: Some(panic) })
+        };
+        let crashes: Vec<NodeCrash> = places.iter().filter_map(of).collect();
+        let history = History::new();
+        let verdict = crash::verdict(&crashes, &history);
+        Outcome { history, verdict, crashes, logs: Vec::new() }
+    }
+
+    #[test]
+    fn a_panic_shrinks_to_what_brings_out_that_very_panic() {
+        let check = |anomaly: &str, places: &[(i64, &str)], expected: Option<&[u64]>| {
+            let simulate = |case: &Case| Ok(outcome(case, places));
+            let (never, deadline) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
+            let shrinker = Shrinker::new(anomaly.to_owned(), sends(40), deadline, &never, &simulate);
+            let kept = shrinker.expect("nothing fails").map(|mut shrinker| {
+                shrinker.shrink().expect("nothing fails");
+                let value = |op: &PlannedOp| match &op.draft.value {
+                    OpValue::Mops(mops) => match mops[..] {
+                        [Mop::Send { value, .. }] => value.0 as u64,
+                        _ => panic!("{mops:?}"),
+                    },
+                    other => panic!("{other:?}"),
+                };
+                shrinker.best.ops().iter().map(value).collect::<Vec<u64>>()
+            });
+            assert_eq!(kept.as_deref(), expected, "{places:?}");
+        };
+        // The first one is it, whatever is easier to show; its message may change.
+        check("node-crash", &[(30, "a.rs:1:1"), (3, "b.rs:2:2")], Some(&[30]));
+        check("node-crash", &[(3, "b.rs:2:2"), (30, "a.rs:1:1")], Some(&[3]));
+        check("node-crash", &[(7, "a.rs:1:1")], Some(&[7]));
+        check("node-crash", &[], None);
+        check("lost-write", &[(7, "a.rs:1:1")], None);
+    }
 
     fn event(time_ns: u64, fault: &str, f: &str) -> FaultEvent {
         FaultEvent { time_ns, fault: fault.to_owned(), f: f.to_owned(), value: Json::Null }

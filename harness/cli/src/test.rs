@@ -1,5 +1,6 @@
 //! `riprap test`: one run, from deployment to verdict.
 
+pub(crate) mod crash;
 mod live;
 mod phases;
 pub(crate) mod sim;
@@ -296,15 +297,12 @@ impl Test {
         let cluster = Arc::new(self.deploy(inside, run, progress, stop)?);
         let mut stage = LiveStage::new(self, &cluster, run, progress, stop)?;
         let (history, mut verdict) = phases(self, &mut stage, progress, stop)?;
-        for (node, how) in stage.ended_by_themselves() {
-            if let Some(full) = full_disk(run.path()) {
-                // What it could not write says nothing about the system under test.
-                return Err(Failure::Harness(format!("{node} ended by itself: {how}; {full}")));
-            }
-            // Nobody had killed it: whatever it was, the system under test gave up by itself.
-            verdict = verdict
-                .merge(Verdict::invalid("nodes", format!("{node} ended by itself: {how}; see its log")));
+        let crashes = stage.crashes();
+        if let (Some(crash), Some(full)) = (crashes.first(), full_disk(run.path())) {
+            // What it could not write says nothing about the system under test.
+            return Err(Failure::Harness(format!("{} {} by itself; {full}", crash.node, crash.how)));
         }
+        verdict = verdict.merge(crash::verdict(&crashes, &history));
         if let Err(why) = cluster.stop() {
             // The sandbox's end ends it too, and the verdict is about what was before.
             progress.borrow_mut().note(&format!("riprap: failed to stop the nodes in order: {why}"));

@@ -279,8 +279,7 @@ fn the_readme_names_what_the_registries_hold() {
     let systems = riprap_systems::ALL.iter().map(|system| system.info().name);
     let workloads = riprap_workloads::ALL.iter().map(|workload| workload.info().name);
     let faults = riprap_nemesis::ALL.iter().map(|fault| fault.info().name);
-    let anomalies = riprap_checker::registry::ALL.iter().flat_map(|checker| checker.anomalies);
-    let anomalies = anomalies.map(|anomaly| anomaly.name);
+    let anomalies = riprap_checker::registry::anomalies().map(|anomaly| anomaly.name);
     let defects = defects().map(|defect| defect.name);
     for name in systems.chain(workloads).chain(faults).chain(anomalies).chain(defects) {
         assert!(readme.contains(&format!("`{name}`")), "README.md does not name `{name}`");

@@ -1,6 +1,6 @@
 //! The nodes of a system under test in a [`World`], as faults see them.
 
-use crate::host::HostId;
+use crate::host::{Crash, HostId};
 use crate::world::World;
 use riprap_core::cluster::{Cluster, ClusterError, Link, NodeId, NodeState};
 use std::cell::{RefCell, RefMut};
@@ -39,11 +39,11 @@ impl SimCluster {
         self.nodes.get(&node).copied().ok_or_else(|| ClusterError(format!("there is no node {node}")))
     }
 
-    /// The nodes whose process ended though nobody had ended it, each with how; their logs have more.
-    pub fn ended_by_themselves(&self) -> Vec<(NodeId, String)> {
+    /// The nodes whose process ended though nobody had ended it, each with how.
+    pub fn ended_by_themselves(&self) -> Vec<(NodeId, Crash)> {
         let world = self.world.borrow();
         let of = |host: HostId| self.nodes.iter().find(|(_, at)| **at == host).map(|(node, _)| *node);
-        world.crashes().iter().filter_map(|crash| Some((of(crash.host)?, crash.how.clone()))).collect()
+        world.crashes().iter().filter_map(|crash| Some((of(crash.host)?, crash.clone()))).collect()
     }
 }
 

@@ -23,8 +23,17 @@ pub struct Crash {
     pub at_ns: u64,
     /// The status that it ended with, or what it said when it panicked.
     pub how: String,
-    /// Of a panic: where it was, and how it got there.
-    pub backtrace: Option<String>,
+    /// If it panicked: where.
+    pub panic: Option<PanicPlace>,
+}
+
+/// Where a process panicked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PanicPlace {
+    /// File, line and column.
+    pub place: String,
+    /// How it got there.
+    pub backtrace: String,
 }
 
 /// Makes a node for each of its lives.

@@ -20,7 +20,7 @@ mod trace;
 mod world;
 
 pub use cluster::SimCluster;
-pub use host::{Crash, HostId};
+pub use host::{Crash, HostId, PanicPlace};
 pub use network::Direction;
 pub use riprap_core::plan::Physics;
 pub use trace::{Trace, TraceEvent};

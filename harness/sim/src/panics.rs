@@ -7,24 +7,26 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// What the panic under way said, and where; `None` while no node is being stepped on this thread.
-    static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Where the panic under way was, and how it got there; `None` while no node is being stepped on this thread.
+    static CAUGHT: RefCell<Option<[String; 2]>> = const { RefCell::new(None) };
 }
 
 /// What a node that panicked left behind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Panicked {
     pub(crate) message: String,
+    /// File, line and column.
+    pub(crate) place: String,
     pub(crate) backtrace: String,
 }
 
 /// Runs a step of a node. A panic within is not printed but returned.
 pub(crate) fn catch<T>(step: impl FnOnce() -> T) -> Result<T, Panicked> {
     install();
-    CAUGHT.with_borrow_mut(|caught| *caught = Some(String::new()));
+    CAUGHT.with_borrow_mut(|caught| *caught = Some(Default::default()));
     let result = panic::catch_unwind(AssertUnwindSafe(step));
-    let backtrace = CAUGHT.with_borrow_mut(Option::take).unwrap_or_default();
-    result.map_err(|panic| Panicked { message: panic_text(&*panic).to_owned(), backtrace })
+    let [place, backtrace] = CAUGHT.with_borrow_mut(Option::take).unwrap_or_default();
+    result.map_err(|panic| Panicked { message: panic_text(&*panic).to_owned(), place, backtrace })
 }
 
 /// The hook belongs to the whole process; on threads that step no node the one before goes on.
@@ -34,9 +36,9 @@ fn install() {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             let is_ours = CAUGHT.with_borrow_mut(|caught| match caught {
-                Some(text) => {
+                Some(caught) => {
                     let place = info.location().map(ToString::to_string).unwrap_or_default();
-                    *text = format!("{place}\n{}", Backtrace::force_capture());
+                    *caught = [place, Backtrace::force_capture().to_string()];
                     true
                 }
                 None => false,
@@ -57,6 +59,7 @@ mod tests {
         assert_eq!(catch(|| 7), Ok(7));
         let panicked = catch(|| panic!("as asked")).expect_err("it panics");
         assert_eq!(panicked.message, "as asked");
-        assert!(panicked.backtrace.starts_with(file!()), "{}", panicked.backtrace);
+        assert!(panicked.place.starts_with(file!()), "{}", panicked.place);
+        assert!(panicked.backtrace.contains("a_panic_is_returned"), "{}", panicked.backtrace);
     }
 }

@@ -382,7 +382,7 @@ impl<'a> Runner<'a> {
         let nodes: Vec<HostId> =
             self.cluster.nodes().iter().filter_map(|node| self.cluster.host(*node).ok()).collect();
         if let Some(crash) = crashes.iter().find(|crash| !nodes.contains(&crash.host)) {
-            let backtrace = crash.backtrace.clone().unwrap_or_default();
+            let backtrace = crash.panic.as_ref().map(|panic| panic.backtrace.clone()).unwrap_or_default();
             return Err(RunError::ClientPanicked { how: crash.how.clone(), backtrace });
         }
         self.crashes_seen = world.crashes().len();

@@ -1,8 +1,8 @@
 //! The event loop: hosts, connections, and one heap of what happens when.
 
-use crate::host::{Crash, Host, HostId, Maker};
+use crate::host::{Crash, Host, HostId, Maker, PanicPlace};
 use crate::network::{Blocked, Direction, Network, Parcel};
-use crate::panics;
+use crate::panics::{self, Panicked};
 use crate::trace::{Trace, TraceEvent};
 use riprap_core::plan::Physics;
 use riprap_env::{ConnId, Effect, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
@@ -502,7 +502,8 @@ impl World {
         }
         if let Err(panicked) = stepped {
             let how = format!("panicked: {}", panicked.message);
-            self.crashed(host, how, Some(&panicked.backtrace));
+            let Panicked { place, backtrace, .. } = panicked;
+            self.crashed(host, how, Some(PanicPlace { place, backtrace }));
             return;
         }
         let it = &mut self.hosts[host.0];
@@ -520,12 +521,12 @@ impl World {
         }
     }
 
-    fn crashed(&mut self, host: HostId, how: String, backtrace: Option<&str>) {
+    fn crashed(&mut self, host: HostId, how: String, panic: Option<PanicPlace>) {
         self.note(host, &how);
-        if let Some(backtrace) = backtrace {
-            self.hosts[host.0].env.note(backtrace);
+        if let Some(PanicPlace { place, backtrace }) = &panic {
+            self.hosts[host.0].env.note(&format!("at {place}\n{backtrace}"));
         }
-        self.crashes.push(Crash { host, at_ns: self.now_ns, how, backtrace: backtrace.map(str::to_owned) });
+        self.crashes.push(Crash { host, at_ns: self.now_ns, how, panic });
         self.end_life(host);
         self.hosts[host.0].env.disk.process_crash();
     }

@@ -1,11 +1,11 @@
 //! A run on real nodes: processes in the sandbox, clients on threads.
 
 use super::Test;
+use super::crash::NodeCrash;
 use super::phases::{Active, Stage, observe_op, strike};
 use crate::Failure;
 use riprap_core::History;
 use riprap_core::client::ClientLog;
-use riprap_core::cluster::NodeId;
 use riprap_core::fault::{Fault, FaultInfo};
 use riprap_core::generator::BoxedGenerator;
 use riprap_core::op::Process;
@@ -92,8 +92,9 @@ impl Stage for LiveStage<'_> {
         self.cluster.dropped_packets()
     }
 
-    fn ended_by_themselves(&self) -> Vec<(NodeId, String)> {
-        self.cluster.ended_by_themselves()
+    fn crashes(&self) -> Vec<NodeCrash> {
+        let ended = self.cluster.ended_by_themselves().into_iter();
+        ended.map(|(node, status)| NodeCrash::live(node, status)).collect()
     }
 }
 

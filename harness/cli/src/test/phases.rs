@@ -2,10 +2,11 @@
 //! simulation.
 
 use super::Test;
+use super::crash::NodeCrash;
 use crate::Failure;
 use riprap_checker::Verdict;
 use riprap_core::client::Completion;
-use riprap_core::cluster::{Cluster, NodeId};
+use riprap_core::cluster::Cluster;
 use riprap_core::fault::{Effect, Fault, FaultInfo};
 use riprap_core::generator::{
     Ask, BoxedGenerator, Context, Draft, Generator, Offer, any, clients, nemesis, once, script, stagger,
@@ -46,8 +47,8 @@ pub(super) trait Stage {
     /// How many packets the cuts have dropped, where that is counted.
     fn dropped_packets(&self) -> Option<u64>;
 
-    /// The nodes that ended though nobody had ended them, each with how.
-    fn ended_by_themselves(&self) -> Vec<(NodeId, String)>;
+    /// The nodes that ended though nobody had ended them.
+    fn crashes(&self) -> Vec<NodeCrash>;
 }
 
 /// Main, heal, drain, check.

@@ -1,5 +1,6 @@
 //! A run in simulation: the same workload, faults, interpreter and checker, on a cluster in virtual time.
 
+use super::crash::{self, NodeCrash};
 use super::phases::{Stage, phases, strike};
 use super::{DEPLOY_LIMIT, Test};
 use crate::Failure;
@@ -37,6 +38,8 @@ pub(crate) trait Watch {
 pub(crate) struct Outcome {
     pub(crate) history: History,
     pub(crate) verdict: Verdict,
+    /// The nodes that ended by themselves, in that order.
+    pub(crate) crashes: Vec<NodeCrash>,
     /// What each node has logged.
     pub(crate) logs: Vec<(NodeId, String)>,
 }
@@ -107,10 +110,8 @@ pub(crate) fn simulate(
             (History::new(), Verdict::invalid("deploy", format!("the cluster does not serve: {why}")))
         }
     };
-    for (node, how) in stage.ended_by_themselves() {
-        verdict =
-            verdict.merge(Verdict::invalid("nodes", format!("{node} ended by itself: {how}; see its log")));
-    }
+    let crashes = stage.crashes();
+    verdict = verdict.merge(crash::verdict(&crashes, &history));
     let cluster = stage.runner.cluster();
     let logs = cluster.nodes().into_iter().map(|node| {
         let world = cluster.world();
@@ -125,7 +126,7 @@ pub(crate) fn simulate(
         "steps": world.steps(),
     });
     let verdict = verdict.with_part("simulation", simulation).with_part("seed", config.seed);
-    Ok(Outcome { history, verdict, logs })
+    Ok(Outcome { history, verdict, crashes, logs })
 }
 
 struct SimStage<'a> {
@@ -158,8 +159,9 @@ impl Stage for SimStage<'_> {
         None
     }
 
-    fn ended_by_themselves(&self) -> Vec<(NodeId, String)> {
-        self.runner.cluster().ended_by_themselves()
+    fn crashes(&self) -> Vec<NodeCrash> {
+        let crashes = self.runner.cluster().ended_by_themselves().into_iter();
+        crashes.map(|(node, crash)| NodeCrash::simulated(node, crash)).collect()
     }
 }
 

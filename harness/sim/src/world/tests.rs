@@ -263,7 +263,7 @@ fn a_node_that_breaks_is_a_finding() {
         });
         world.run_until(100 * MS);
         let [crash] = world.crashes() else { panic!("{:?}", world.crashes()) };
-        assert_eq!((crash.host, crash.how.as_str(), crash.backtrace.is_some()), (server, how, has_trace));
+        assert_eq!((crash.host, crash.how.as_str(), crash.panic.is_some()), (server, how, has_trace));
         assert!(!world.is_up(server));
         assert_eq!(between(&seen, 0, 1), "gone");
     }

@@ -73,6 +73,7 @@ pub(crate) mod tests {
                 replication_factor: 3,
                 keys: 4,
                 max_writes_per_key: 1024,
+                value_bytes: 1,
                 fault_max_ms: 5_000,
                 quiet_max_ms: 5_000,
                 op_timeout_ms: 10_000,

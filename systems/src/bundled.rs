@@ -25,10 +25,6 @@ const PORT: u16 = 9092;
 /// How long a broker gets to answer the question whether it serves.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What `--set` may change, with what it means.
-const SETTINGS: &[(&str, &str)] =
-    &[("min.insync.replicas", "how many replicas must have a record before acks=all answers")];
-
 static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
     name: "broker",
     doc: "The bundled Kafka-compatible broker: a replicated log with a Raft metadata quorum, in Rust, part of this \
@@ -90,16 +86,11 @@ impl System for Bundled {
             let names: Vec<&str> = INFO.defects.iter().map(|defect| defect.name).collect();
             return Err(format!("unknown defect `{name}`; one of: {}", names.join(", ")));
         }
+        let mut config = simulation::config(NodeId(1), 1);
         for (name, value) in &deployment.settings {
-            if !SETTINGS.iter().any(|(known, _)| known == name) {
-                let known: Vec<&str> = SETTINGS.iter().map(|(name, _)| *name).collect();
-                return Err(format!("unknown setting `{name}` of broker; one of: {}", known.join(", ")));
-            }
-            if !value.parse::<u16>().is_ok_and(|n| n > 0) {
-                return Err(format!("setting `{name}` is `{value}`; a number from 1 is expected"));
-            }
+            config.set(name, value).map_err(|e| e.to_string())?;
         }
-        Ok(())
+        config.validate()
     }
 
     fn validate_client(&self, properties: &[(String, String)]) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! A [`Log`] over librdkafka, for every system that speaks Kafka's protocol.
 //!
 //! The calls block: a live client has a thread of its own. Records are sent one at a time to an explicit partition, so
-//! that no partitioner has a say; a record's payload is its value in decimal.
+//! that no partitioner has a say; a record's payload is its value in decimal, after zeros.
 //!
 //! librdkafka retries inside itself. A refusal that it reports may have followed an attempt that took effect, so no
 //! error of a send proves anything unless the system's table says so, or the record never left the client's own queue.
@@ -254,7 +254,7 @@ impl KafkaLog {
         let grace = if self.in_txn() { Duration::ZERO } else { REPORT_GRACE };
         let deadline = self.deadline() + grace;
         *self.report.lock().expect("no holder panics") = None;
-        let payload = value.to_string();
+        let payload = self.config.payload(value);
         let record: BaseRecord<'_, (), String> =
             BaseRecord::to(&topic).partition(partition).payload(&payload);
         if let Err((error, _)) = self.producer()?.send(record) {

@@ -4,9 +4,19 @@
 
 use riprap_core::client::{ClientConfig, LocalFuture, Log, LogError};
 use riprap_core::cluster::NodeId;
+use riprap_core::plan::TestConfig;
 use riprap_core::system::Deployment;
 use riprap_env::Node;
 use riprap_env::task::Io;
+
+/// A setting that swarm testing draws.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Knob {
+    /// As in `--set NAME=VALUE`.
+    pub name: &'static str,
+    /// What it may be; `None` leaves it at its default.
+    pub values: Vec<Option<String>>,
+}
 
 /// A system that runs in simulation.
 pub trait Simulated: Sync {
@@ -22,6 +32,11 @@ pub trait Simulated: Sync {
 
     /// A client of it, on a host of its own.
     fn client(&self, io: &Io, config: &ClientConfig) -> Result<Box<dyn Log>, LogError>;
+
+    /// Settings to draw for a run of swarm testing, with `--set`'s names: each with what it may be, drawn evenly. What a
+    /// run is given is not among what is asked for. None of them, nor any mix, may break what the system promises under
+    /// `config`'s faults.
+    fn knobs(&self, config: &TestConfig) -> Vec<Knob>;
 
     /// Bytes on a connection, in a few words: of who opened it (`asks`), or of who answers.
     fn describe(&self, asks: bool, bytes: &[u8]) -> String;

@@ -117,6 +117,7 @@ impl Workload for Queue {
             group_id: "riprap".to_owned(),
             partitions_per_topic: PARTITIONS_PER_TOPIC,
             replication_factor: config.replication_factor,
+            value_bytes: config.value_bytes,
             // An op is given up on a little later than the library gives up on its record, so that it can say so.
             delivery_timeout: Duration::from_millis(config.op_timeout_ms * 3 / 4),
             poll_timeout: POLL_TIMEOUT,

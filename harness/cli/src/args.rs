@@ -1,9 +1,11 @@
 //! The command line: what other people script against.
 
 use crate::sim::Seeds;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use riprap_core::client::{Isolation, SubscribeVia};
-use riprap_core::plan::{MAX_CONCURRENCY, MAX_KEYS, MAX_NODES};
+use riprap_core::plan::{MAX_CONCURRENCY, MAX_KEYS, MAX_NODES, MAX_VALUE_BYTES};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -40,6 +42,24 @@ Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments or unreadable input
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads the command line. Errors: what is wrong, or help that was asked for.
+    pub(crate) fn read() -> Result<Cli, clap::Error> {
+        let matches = Cli::command().try_get_matches()?;
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        if let (Command::Sim(args), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
+            args.given = given(matches);
+        }
+        Ok(cli)
+    }
+}
+
+/// The arguments that were given, rather than left at their defaults.
+fn given(matches: &ArgMatches) -> BTreeSet<String> {
+    let is_given = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    matches.ids().filter(is_given).map(|id| id.as_str().replace('_', "-")).collect()
 }
 
 #[derive(Subcommand, Debug)]
@@ -117,6 +137,12 @@ pub(crate) struct TestArgs {
     /// How many values a key gets before another takes its place
     #[arg(long, value_name = "N", default_value_t = 256, allow_negative_numbers = true, value_parser = whole(1, u32::MAX))]
     pub(crate) max_writes_per_key: u32,
+    /// How many replicas each key has [default: 3, or as many as there are nodes]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(1, MAX_NODES))]
+    pub(crate) replication: Option<u16>,
+    /// How long a record is, in bytes, at least
+    #[arg(long, value_name = "BYTES", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(1, MAX_VALUE_BYTES))]
+    pub(crate) value_size: u32,
     /// How long a fault is left to work, at most
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = time(MIN_TIME))]
     pub(crate) fault_time: Duration,
@@ -160,8 +186,11 @@ pub(crate) struct TestArgs {
     after_help = "Examples:
   riprap sim --seeds 1..1000 --jobs 2
   riprap sim --seeds 1..200 --txn --sub-via subscribe --keep-going
+  riprap sim --seeds 1..200 --no-swarm --nemesis kill,partition
 
-Stops at the first seed that is not valid, runs it again and writes that run down.",
+Each seed draws the knobs of its run too, except those that are given: nodes, faults, rates, sizes, timeouts, settings of
+brokers and clients; `--nemesis all` is as not given. Stops at the first seed that is not valid, runs it again and writes
+that run down; its test.json has the knobs.",
     mut_arg("seed", |arg| arg.hide(true)),
     mut_arg("sim", |arg| arg.hide(true)),
     mut_arg("hosts", |arg| arg.hide(true)),
@@ -178,6 +207,12 @@ pub(crate) struct SimArgs {
     /// Go on after a seed that is not valid
     #[arg(long)]
     pub(crate) keep_going: bool,
+    /// Have seeds draw operations and faults only: knobs that are not given are those of `riprap test`
+    #[arg(long)]
+    pub(crate) no_swarm: bool,
+    /// The knobs that were given, by the names of their flags
+    #[arg(skip)]
+    pub(crate) given: BTreeSet<String>,
     #[command(flatten)]
     pub(crate) test: TestArgs,
 }
@@ -458,7 +493,6 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -13,10 +13,10 @@ mod report;
 mod scenario;
 mod shrink;
 mod sim;
+mod swarm;
 mod test;
 
 use args::{Cli, Command};
-use clap::Parser as _;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 
@@ -40,7 +40,7 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::try_parse() {
+    let done = match Cli::read() {
         Ok(cli) => carry_out(cli.command),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(&error.to_string()).map(|()| 0),

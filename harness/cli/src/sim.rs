@@ -6,6 +6,7 @@
 
 use crate::args::{SimArgs, TestArgs};
 use crate::scenario::trace;
+use crate::swarm;
 use crate::test::Test;
 use crate::test::sim::simulate_quietly;
 use crate::{Failure, print};
@@ -63,7 +64,7 @@ struct Ran {
 
 pub(crate) fn run(args: &SimArgs) -> Result<u8, Failure> {
     // Whatever is wrong with the arguments is wrong for every seed.
-    Test::resolve(&of_seed(&args.test, args.seeds.first))?;
+    test_of(args, args.seeds.first)?;
     let stop = interrupt::catch();
     let began = Instant::now();
     let next = AtomicU64::new(0);
@@ -81,14 +82,19 @@ pub(crate) fn run(args: &SimArgs) -> Result<u8, Failure> {
     tally.show(args)
 }
 
-/// The arguments of one run.
-fn of_seed(args: &TestArgs, seed: u64) -> TestArgs {
-    TestArgs { seed: Some(seed), sim: true, ..args.clone() }
+/// The run of one seed.
+fn test_of(args: &SimArgs, seed: u64) -> Result<Test, Failure> {
+    let given = Test::resolve(&TestArgs { seed: Some(seed), sim: true, ..args.test.clone() })?;
+    let simulated = given.simulated.expect("it was asked for");
+    if args.no_swarm {
+        return Ok(given);
+    }
+    Test::of(swarm::draw(given.config, &args.given, simulated), None, None)
 }
 
-/// The arguments of `riprap test` that run one seed of a `riprap sim` with these arguments.
+/// The arguments that run one seed of a `riprap sim` with these arguments.
 fn one_seed(args: impl Iterator<Item = OsString>, seed: u64) -> Vec<String> {
-    let mut words = vec!["test".to_owned(), "--sim".to_owned(), "--seed".to_owned(), seed.to_string()];
+    let mut words = vec!["sim".to_owned(), "--seeds".to_owned(), seed.to_string()];
     let mut args = args.skip_while(|arg| arg != "sim").skip(1).map(|arg| arg.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -114,7 +120,7 @@ fn work(
         if n >= args.seeds.count() {
             return;
         }
-        let ran = simulate(&args.test, args.seeds.first + n);
+        let ran = simulate(args, args.seeds.first + n);
         let is_enough = match &ran {
             Ok(ran) => ran.valid != Valid::True && !args.keep_going,
             Err(_) => true,
@@ -129,8 +135,8 @@ fn work(
     }
 }
 
-fn simulate(args: &TestArgs, seed: u64) -> Result<Ran, Failure> {
-    let test = Test::resolve(&of_seed(args, seed))?;
+fn simulate(args: &SimArgs, seed: u64) -> Result<Ran, Failure> {
+    let test = test_of(args, seed)?;
     let outcome = simulate_quietly(&test)?;
     let verdict = &outcome.verdict;
     let part = |name: &str| verdict.parts.get("simulation").and_then(|part| part.get(name));
@@ -220,9 +226,8 @@ impl Tally {
         let kept = if args.keep_going { MAX_KEPT } else { 1 };
         let mut runs = BTreeMap::new();
         for ran in bad.iter().take(kept) {
-            let again = of_seed(&args.test, ran.seed);
             let command = one_seed(std::env::args_os().skip(1), ran.seed);
-            let (path, verdict) = Test::resolve(&again)?.keep(&args.test.store, command)?;
+            let (path, verdict) = test_of(args, ran.seed)?.keep(&args.test.store, command)?;
             let again = trace(&verdict);
             if again != ran.trace {
                 return Err(Failure::Harness(format!(
@@ -294,12 +299,9 @@ mod tests {
             let words = one_seed(args.split(' ').map(OsString::from), 7);
             assert_eq!(words.join(" "), expected);
         };
-        check("sim", "test --sim --seed 7");
-        check("sim --seeds 1..9 --txn --jobs=2 --keep-going", "test --sim --seed 7 --txn");
-        check(
-            "sim --store a --seeds=1..9 --jobs 4 --nemesis none",
-            "test --sim --seed 7 --store a --nemesis none",
-        );
+        check("sim", "sim --seeds 7");
+        check("sim --seeds 1..9 --txn --jobs=2 --keep-going", "sim --seeds 7 --txn");
+        check("sim --store a --seeds=1..9 --jobs 4 --nemesis none", "sim --seeds 7 --store a --nemesis none");
     }
 
     #[test]

@@ -37,6 +37,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+/// As many replicas keep a key where nobody says how many, if there are so many nodes.
+const USUAL_REPLICATION: u16 = 3;
 /// How long the nodes get to serve for the first time.
 const DEPLOY_LIMIT: Duration = Duration::from_secs(60);
 /// A disk with less room than this is full: what a node has yet to write may be what did not fit.
@@ -98,9 +100,14 @@ fn system(name: &str) -> Result<&'static dyn Registered, Failure> {
 impl Test {
     /// Resolves every name and checks every number, before anything is started.
     pub(crate) fn resolve(args: &TestArgs) -> Result<Test, Failure> {
+        Test::of(Test::config(args)?, args.bin.clone(), None)
+    }
+
+    /// The knobs that arguments ask for.
+    pub(crate) fn config(args: &TestArgs) -> Result<TestConfig, Failure> {
         unsupported(args)?;
         check_together(args)?;
-        let config = TestConfig {
+        Ok(TestConfig {
             system: args.system.clone(),
             workload: args.workload.clone(),
             nemesis: args.nemesis.clone(),
@@ -116,17 +123,17 @@ impl Test {
             acks: args.acks.clone(),
             idempotence: args.idempotence,
             defect: args.defect.clone(),
-            replication_factor: args.nodes.min(3),
+            replication_factor: args.replication.unwrap_or(args.nodes.min(USUAL_REPLICATION)),
             keys: args.keys,
             max_writes_per_key: args.max_writes_per_key,
+            value_bytes: args.value_size,
             fault_max_ms: millis(args.fault_time),
             quiet_max_ms: millis(args.quiet_time),
             op_timeout_ms: millis(args.op_timeout),
             recovery_limit_ms: millis(args.recovery_limit),
             drain_limit_ms: millis(args.drain_limit),
             settings: args.settings.iter().cloned().collect(),
-        };
-        Test::of(config, args.bin.clone(), None)
+        })
     }
 
     /// A test of knobs that are all set, on the bundled program or another; of a plan, or of what the seed expands to.
@@ -137,6 +144,13 @@ impl Test {
     ) -> Result<Test, Failure> {
         let system = system(&config.system)?;
         let workload = workload(&config.workload)?;
+        if config.replication_factor > config.nodes {
+            let (replicas, nodes) = (config.replication_factor, config.nodes);
+            return Err(Failure::Usage(format!(
+                "{replicas} replicas of each key need as many nodes, and there are {nodes}; a smaller --replication or more \
+                 --nodes is right"
+            )));
+        }
         let faults = riprap_nemesis::parse(&config.nemesis, config.nodes, config.sim.is_none())
             .map_err(Failure::Usage)?;
         let (clients, systems): (Vec<_>, Vec<_>) =

@@ -90,6 +90,8 @@ pub struct ClientConfig {
     pub partitions_per_topic: u32,
     /// How many nodes keep each partition.
     pub replication_factor: u16,
+    /// How long a record's payload is at least: its value in decimal, after so many zeros. Units: bytes.
+    pub value_bytes: u32,
     /// How long the client library tries to get one record in before it gives up, or a whole transaction.
     pub delivery_timeout: Duration,
     /// How long one poll waits for records.
@@ -107,6 +109,11 @@ impl ClientConfig {
     pub fn topic_partition(&self, key: Key) -> (String, i32) {
         let n = i64::from(self.partitions_per_topic);
         (format!("t{}", key.0.div_euclid(n)), key.0.rem_euclid(n) as i32)
+    }
+
+    /// The payload of the record of a value.
+    pub fn payload(&self, value: Value) -> String {
+        format!("{:0>width$}", value.0, width = self.value_bytes as usize)
     }
 
     /// The key that a topic and a partition stand for; `None` for a topic that is not the workload's.

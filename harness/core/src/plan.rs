@@ -27,6 +27,9 @@ pub const MAX_CONCURRENCY: u32 = 1000;
 /// writes at a time.
 pub const MAX_KEYS: u32 = 10_000;
 
+/// The longest payload of a record; a batch of it is still less than a broker takes.
+pub const MAX_VALUE_BYTES: u32 = 1_000_000;
+
 /// How quick a simulated network and simulated disks are: times are drawn evenly between the bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Physics {
@@ -99,6 +102,9 @@ pub struct TestConfig {
     pub keys: u32,
     /// How many values a key gets before another takes its place.
     pub max_writes_per_key: u32,
+    /// How long a record's payload is, at least. Units: bytes.
+    #[serde(default = "least_value_bytes")]
+    pub value_bytes: u32,
     /// How long a fault is left to work, at most. Units: milliseconds.
     pub fault_max_ms: u64,
     /// How long it is quiet between two strikes of a fault, at most. Units: milliseconds.
@@ -111,6 +117,11 @@ pub struct TestConfig {
     pub drain_limit_ms: u64,
     /// `--set NAME=VALUE`.
     pub settings: BTreeMap<String, String>,
+}
+
+/// Of runs that were written down before this was a knob.
+fn least_value_bytes() -> u32 {
+    1
 }
 
 /// One planned act of the nemesis.

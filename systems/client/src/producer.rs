@@ -240,7 +240,7 @@ impl Producer {
 
     /// The batch, the same in each attempt.
     fn batch(&self, tp: &Tp, value: Value) -> Bytes {
-        let payload = value.to_string();
+        let payload = self.core.config.payload(value);
         let mut batch = BatchBuilder::new();
         if self.coordinator.is_some() {
             batch = batch.transactional();

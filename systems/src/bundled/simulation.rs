@@ -1,11 +1,12 @@
 //! The bundled broker in simulation.
 
 use super::{METADATA_VERSION, PORT, metadata_request, settled};
-use crate::simulated::Simulated;
+use crate::simulated::{Knob, Simulated};
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
 use riprap_client::{Options, WireLog};
 use riprap_core::client::{ClientConfig, LocalFuture, Log, LogError};
 use riprap_core::cluster::NodeId;
+use riprap_core::plan::TestConfig;
 use riprap_core::system::Deployment;
 use riprap_env::Node;
 use riprap_env::task::Io;
@@ -18,9 +19,7 @@ pub(crate) struct Simulation;
 
 impl Simulated for Simulation {
     fn node(&self, deployment: &Deployment, nodes: u16, node: NodeId) -> Box<dyn Node> {
-        let address = |id: NodeId| (broker_id(id), Address { host: id.to_string(), port: PORT });
-        let brokers: BTreeMap<BrokerId, Address> = NodeId::first(nodes).into_iter().map(address).collect();
-        let mut config = BrokerConfig::new(broker_id(node), brokers);
+        let mut config = config(node, nodes);
         config.defect = deployment.defect.as_deref().map(|name| name.parse().expect("its name was checked"));
         for (name, value) in &deployment.settings {
             config.set(name, value).expect("the settings were checked");
@@ -39,6 +38,10 @@ impl Simulated for Simulation {
     fn client(&self, io: &Io, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {
         let options = Options::default().with(&config.properties).expect("the properties were checked");
         Ok(Box::new(WireLog::new(io.clone(), config.clone(), options)))
+    }
+
+    fn knobs(&self, config: &TestConfig) -> Vec<Knob> {
+        knobs(config)
     }
 
     fn describe(&self, asks: bool, bytes: &[u8]) -> String {
@@ -60,6 +63,64 @@ impl Simulated for Simulation {
             settled(node, usize::from(nodes), &metadata.map_err(|e| format!("{node} does not answer: {e}"))?)
         })
     }
+}
+
+/// See [`Simulated::knobs`]. Most runs leave most of them alone: what fails then has few causes.
+fn knobs(config: &TestConfig) -> Vec<Knob> {
+    let knob = |name, values: &[&str]| Knob {
+        name,
+        values: values.iter().map(|value| (!value.is_empty()).then(|| (*value).to_owned())).collect(),
+    };
+    let struck_by = |fault: &str| config.nemesis.iter().any(|word| word.split(':').next() == Some(fault));
+    let mut knobs = vec![
+        knob("broker.session.timeout.ms", &["", "", "1000", "5000"]),
+        knob("client.fetch.max.wait.ms", &["", "", "10", "500"]),
+        knob("client.fetch.sessions", &["", "", "false"]),
+        knob("client.group.protocol", &["", "consumer"]),
+        knob("client.max.partition.fetch.bytes", &["", "", "100", "1048576"]),
+        knob("client.metadata.max.age.ms", &["", "", "500", "30000"]),
+        knob("client.partition.assignment.strategy", &["", "cooperative-sticky"]),
+        knob("client.request.timeout.ms", &["", "", "700", "10000"]),
+        knob("client.session.timeout.ms", &["", "", "3000", "10000"]),
+        knob("controller.quorum.election.timeout.ms", &["", "", "300", "1500"]),
+        knob("log.cleaner.backoff.ms", &["", "", "100"]),
+        knob("log.cleaner.min.cleanable.ratio", &["", "", "0.01"]),
+        knob("log.segment.bytes", &["", "", "1024", "16384"]),
+        knob("offsets.retention.check.interval.ms", &["", "", "100"]),
+        knob("offsets.topic.num.partitions", &["", "", "1", "8"]),
+        knob("replica.fetch.wait.max.ms", &["", "", "50"]),
+        knob("replica.lag.time.max.ms", &["", "", "800", "5000"]),
+        knob("replica.socket.timeout.ms", &["", "", "1000", "5000"]),
+    ];
+    // How many must have a record: from one, which then waits for that one whatever becomes of it, to all.
+    let in_sync = (1..=config.replication_factor).map(|n| Some(n.to_string()));
+    let usual = config.replication_factor.min(USUAL_IN_SYNC).to_string();
+    let values = in_sync.chain([Some(usual.clone()), Some(usual)]).collect();
+    knobs.push(Knob { name: "min.insync.replicas", values });
+    // Who syncs late says that power must not fail.
+    if !struck_by("power-loss") {
+        knobs.push(knob("fsync", &["", "", "interval", "never"]));
+    }
+    // The older way of ending transactions cannot tell a late request from one of the next transaction: KAFKA-17754.
+    let is_never_late =
+        !["disk-slow", "hold", "latency", "partition", "pause"].iter().any(|fault| struck_by(fault))
+            && config.sim.is_some_and(|physics| physics.max_latency_ns <= QUICK_NS);
+    if is_never_late {
+        knobs.push(knob("client.transaction.version", &["", "1"]));
+    }
+    knobs
+}
+
+/// The broker's own default of `min.insync.replicas`.
+const USUAL_IN_SYNC: u16 = 2;
+/// On a network of such latency even a slow parcel is there before a client gives up.
+const QUICK_NS: u64 = 1_000_000;
+
+/// A broker's configuration before anything is set.
+pub(super) fn config(node: NodeId, nodes: u16) -> BrokerConfig {
+    let address = |id: NodeId| (broker_id(id), Address { host: id.to_string(), port: PORT });
+    let brokers: BTreeMap<BrokerId, Address> = NodeId::first(nodes).into_iter().map(address).collect();
+    BrokerConfig::new(broker_id(node), brokers)
 }
 
 fn broker_id(node: NodeId) -> BrokerId {

@@ -28,6 +28,7 @@ fn client(mock: &Mock, transactional_id: Option<&str>) -> KafkaLog {
         group_id: "riprap".to_owned(),
         partitions_per_topic: 4,
         replication_factor: 1,
+        value_bytes: 1,
         delivery_timeout: Duration::from_secs(10),
         poll_timeout: Duration::from_millis(100),
         max_poll_records: 512,

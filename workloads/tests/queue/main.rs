@@ -41,6 +41,7 @@ fn config(seed: u64, via: &[SubscribeVia]) -> TestConfig {
         replication_factor: 1,
         keys: 4,
         max_writes_per_key: 64,
+        value_bytes: 1,
         fault_max_ms: 1000,
         quiet_max_ms: 1000,
         op_timeout_ms: 1000,

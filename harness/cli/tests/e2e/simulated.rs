@@ -81,7 +81,7 @@ fn a_failure_is_kept_and_shrinks_to_a_scenario() {
     let run = place.latest().canonicalize().expect("it points at the run");
     let command = json(&run.join("test.json"))["args"].clone();
     let words: Vec<&str> = command.as_array().into_iter().flatten().filter_map(Json::as_str).collect();
-    assert_eq!(words[..4], ["test", "--sim", "--seed", "1"], "{command}");
+    assert_eq!(words[..3], ["sim", "--seeds", "1"], "{command}");
 
     let scenario = place.path().join("scenario.json");
     let args = ["shrink", text(&run), "-o", text(&scenario), "--limit=2m", "--json"];

@@ -176,6 +176,7 @@ pub(crate) fn settings(name: &str) -> ClientConfig {
         group_id: "g".to_owned(),
         partitions_per_topic: 2,
         replication_factor: 3,
+        value_bytes: 1,
         delivery_timeout: Duration::from_secs(5),
         poll_timeout: Duration::from_millis(200),
         max_poll_records: 20,

@@ -75,8 +75,10 @@ fn many_seeds_and_no_two_alike() {
 fn a_failure_is_kept_and_shrinks_to_a_scenario() {
     let place = Place::mine();
     let defect = "--defect=fetch-filter-skip";
-    let done =
-        place.run(&["sim", "--seeds=1..3", "--nemesis=none", "--time-limit=4s", defect]).end().expect(1);
+    let done = place
+        .run(&["sim", "--seeds=1..3", "--no-swarm", "--nemesis=none", "--time-limit=4s", defect])
+        .end()
+        .expect(1);
     assert!(done.out.starts_with("seed 1   invalid   "), "{}", done.out);
     let run = place.latest().canonicalize().expect("it points at the run");
     let command = json(&run.join("test.json"))["args"].clone();

@@ -36,7 +36,9 @@ pub trait Simulated: Sync {
     /// Settings to draw for a run of swarm testing, with `--set`'s names: each with what it may be, drawn evenly. What a
     /// run is given is not among what is asked for. None of them, nor any mix, may break what the system promises under
     /// `config`'s faults.
-    fn knobs(&self, config: &TestConfig) -> Vec<Knob>;
+    fn knobs(&self, _config: &TestConfig) -> Vec<Knob> {
+        Vec::new()
+    }
 
     /// Bytes on a connection, in a few words: of who opened it (`asks`), or of who answers.
     fn describe(&self, asks: bool, bytes: &[u8]) -> String;

@@ -272,10 +272,15 @@ impl BrokerConfig {
         }
     }
 
+    /// Whether this bug is planted.
+    pub(crate) fn has(&self, defect: DefectKind) -> bool {
+        self.defect == Some(defect)
+    }
+
     /// The rules that decide what a topic's records survive.
     pub(crate) fn durability(&self) -> Durability {
         // DEFECT min-isr-unclean: one replica in sync is enough, whatever the topic asks for, and any may lead.
-        if self.defect == Some(DefectKind::MinIsrUnclean) {
+        if self.has(DefectKind::MinIsrUnclean) {
             return Durability { min_insync_replicas: 1, unclean_leader_election: true, by_topic: false };
         }
         Durability {

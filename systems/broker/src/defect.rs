@@ -9,11 +9,33 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DefectKind {
     /// See [`ALL`].
+    AmnesiacCoordinator,
+    /// See [`ALL`].
+    DelayedEndtxn,
+    /// See [`ALL`].
     FetchFilterSkip,
+    /// See [`ALL`].
+    LateProduceHang,
+    /// See [`ALL`].
+    LostLeaseUnaware,
+    /// See [`ALL`].
+    LsoOffByOne,
     /// See [`ALL`].
     MinIsrUnclean,
     /// See [`ALL`].
+    OooInsteadOfDedup,
+    /// See [`ALL`].
+    PidOverlap,
+    /// See [`ALL`].
+    ReadAboveLso,
+    /// See [`ALL`].
+    SeqReuseAfterAbort,
+    /// See [`ALL`].
+    StrictMarkerEpoch,
+    /// See [`ALL`].
     ZeroOffset,
+    /// See [`ALL`].
+    ZombieCommit,
 }
 
 /// What a defect is and how it shows.
@@ -36,12 +58,52 @@ pub struct Defect {
 /// Every defect, by name.
 pub static ALL: &[Defect] = &[
     Defect {
+        kind: DefectKind::AmnesiacCoordinator,
+        name: "amnesiac-coordinator",
+        source: "Redpanda #6018, #6019 (to 22.2): an open transaction lived in its coordinator's memory alone",
+        mechanism: "a coordinator that takes over forgets open transactions: what they had is aborted, and the producer, not told, goes on and commits the rest",
+        trigger: "--txn --nemesis kill:one --op-timeout 10s --time-limit 60s",
+        anomalies: &["lost-write", "torn-txn"],
+    },
+    Defect {
+        kind: DefectKind::DelayedEndtxn,
+        name: "delayed-endtxn",
+        source: "KAFKA-17754, found by Jepsen in Bufstream 0.1.0 (2024); KIP-890",
+        mechanism: "the cluster offers the old protocol of transactions only: an EndTxn that was long on its way ends the producer's next transaction, which has the same epoch",
+        trigger: "--sim --txn --nemesis hold --set client.request.timeout.ms=500 --time-limit 60s",
+        anomalies: &["G1a", "lost-write", "torn-txn", "unseen"],
+    },
+    Defect {
         kind: DefectKind::FetchFilterSkip,
         name: "fetch-filter-skip",
         source: "Jepsen, Bufstream 0.1.0 (2024), #5: records hidden from lagging consumers by a server-side filter",
         mechanism: "a consumer's fetch that starts well below the end loses its first batch when others follow it",
         trigger: "--nemesis none --time-limit 15s",
         anomalies: &["poll-skip", "int-poll-skip", "lost-write", "unseen"],
+    },
+    Defect {
+        kind: DefectKind::LateProduceHang,
+        name: "late-produce-hang",
+        source: "KIP-890, part 1; transaction.partition.verification.enable, Kafka 3.6",
+        mechanism: "a leader appends a record of a transaction that is over: no marker will ever end it, and committed reads stop there",
+        trigger: "--sim --txn --nemesis hold --set client.request.timeout.ms=500 --time-limit 60s",
+        anomalies: &["stuck-consumer", "unseen"],
+    },
+    Defect {
+        kind: DefectKind::LostLeaseUnaware,
+        name: "lost-lease-unaware",
+        source: "Jepsen, Bufstream 0.1.0 (2024), #2: an agent that lost its lease in a pause was never told",
+        mechanism: "a broker that was silent for a whole session does not hear any more of what it leads and follows, until it is started anew",
+        trigger: "--nemesis pause:one --keys 4 --max-writes-per-key 32 --time-limit 60s",
+        anomalies: &["stuck-producer", "stuck-consumer"],
+    },
+    Defect {
+        kind: DefectKind::LsoOffByOne,
+        name: "lso-off-by-one",
+        source: "Redpanda #3036: the last stable offset, which is exclusive, taken for an inclusive bound",
+        mechanism: "committed reads go one record too far: they see the first record of an open transaction",
+        trigger: "--txn --nemesis none --time-limit 15s",
+        anomalies: &["G1a", "precommitted-read"],
     },
     Defect {
         kind: DefectKind::MinIsrUnclean,
@@ -52,12 +114,60 @@ pub static ALL: &[Defect] = &[
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
     Defect {
+        kind: DefectKind::OooInsteadOfDedup,
+        name: "ooo-instead-of-dedup",
+        source: "Redpanda #3039 (to 21.10.2), mended by #3077; KIP-360 for the producer's part",
+        mechanism: "a batch that is sent again is refused as out of order although it is stored; the producer raises its epoch and sends it once more",
+        trigger: "--sim --nemesis reset,kill --time-limit 60s",
+        anomalies: &["duplicate"],
+    },
+    Defect {
+        kind: DefectKind::PidOverlap,
+        name: "pid-overlap",
+        source: "KAFKA-20031 (before 4.3.0): a block of producer ids that overlaps the one before",
+        mechanism: "two brokers hand out the same producer ids: what one producer sends is taken for what the other has sent, and acknowledged without being stored",
+        trigger: "--nemesis none --time-limit 15s",
+        anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
+    },
+    Defect {
+        kind: DefectKind::ReadAboveLso,
+        name: "read-above-lso",
+        source: "KAFKA-9807: the bound of committed reads was computed from a high watermark that was read twice",
+        mechanism: "a fetch that is answered as the high watermark moves is given what is between the old and the new, open transactions among it",
+        trigger: "--txn --nemesis none --time-limit 30s",
+        anomalies: &["G1a", "precommitted-read"],
+    },
+    Defect {
+        kind: DefectKind::SeqReuseAfterAbort,
+        name: "seq-reuse-after-abort",
+        source: "Redpanda #5026 (mended in 22.1): batches were compared with those of an aborted transaction",
+        mechanism: "after an abort the first batches of the next transaction are taken for those of the aborted one, and acknowledged without being stored",
+        trigger: "--txn --nemesis none --time-limit 15s",
+        anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
+    },
+    Defect {
+        kind: DefectKind::StrictMarkerEpoch,
+        name: "strict-marker-epoch",
+        source: "KAFKA-19999 (4.2.0): the epoch of a transaction's marker had to be above the producer's",
+        mechanism: "a marker whose answer was lost is sent again, and refused for ever: the transaction never ends, and its producer cannot begin another",
+        trigger: "--txn --nemesis kill --time-limit 60s",
+        anomalies: &["stuck-producer"],
+    },
+    Defect {
         kind: DefectKind::ZeroOffset,
         name: "zero-offset",
         source: "Jepsen, Bufstream 0.1.0 (2024), #3: a spurious offset 0 on an error path",
         mechanism: "a produce that fails after its append, or while it waits for replicas, is answered as stored at offset 0",
         trigger: "--nemesis kill,partition --time-limit 60s",
         anomalies: &["duplicate", "inconsistent-offsets", "lost-write", "unseen"],
+    },
+    Defect {
+        kind: DefectKind::ZombieCommit,
+        name: "zombie-commit",
+        source: "KAFKA-6119 (before 1.0): a transaction that timed out was aborted without a new epoch",
+        mechanism: "a producer whose transaction took too long is not fenced: what it sends after the abort is another transaction, which it commits as if it were all",
+        trigger: "--txn --nemesis pause,partition --set client.transaction.timeout.ms=1000 --op-timeout 10s --time-limit 60s",
+        anomalies: &["lost-write", "torn-txn"],
     },
 ];
 
@@ -95,7 +205,7 @@ mod tests {
             assert_eq!(defect.kind.to_string(), defect.name);
         }
         let refusal = "que".parse::<DefectKind>().map_err(|e| e.to_string());
-        let expect = "unknown defect `que`; one of: fetch-filter-skip, min-isr-unclean, zero-offset";
-        assert_eq!(refusal, Err(expect.to_owned()));
+        let names: Vec<&str> = ALL.iter().map(|defect| defect.name).collect();
+        assert_eq!(refusal, Err(format!("unknown defect `que`; one of: {}", names.join(", "))));
     }
 }

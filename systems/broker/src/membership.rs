@@ -1,6 +1,7 @@
 //! This broker as a member of the cluster: it registers, says that it lives, and leaves in order.
 
 use crate::controller::{ControlRequest, ControlResponse};
+use crate::defect::DefectKind;
 use crate::ids::BrokerId;
 use crate::node::{Call, Cx, Running};
 use crate::peers::{LinkId, Purpose};
@@ -28,6 +29,8 @@ pub(crate) struct Membership {
     sent_at_ns: u64,
     /// Until then the controller has not taken anything from this broker; see [`Membership::is_in_touch`].
     in_touch_until_ns: u64,
+    /// The controller did not hear of it for a whole session. Only a planted bug looks at it.
+    pub(crate) lost_its_lease: bool,
     /// The controller refused to register this life, and that was logged.
     was_refused: bool,
     /// The process is to end, at the latest then.
@@ -87,6 +90,11 @@ impl Running {
         }
         if self.membership.is_asking || self.membership.next_at_ns > cx.now_ns {
             return;
+        }
+        // DEFECT lost-lease-unaware: what a broker leads and follows it does not hear of any more once its session has ended.
+        let session_ns = self.config.session_timeout_ms * 1_000_000;
+        if self.config.has(DefectKind::LostLeaseUnaware) && self.membership.in_touch_until_ns > 0 {
+            self.membership.lost_its_lease |= cx.now_ns > self.membership.in_touch_until_ns + session_ns;
         }
         self.membership.is_asking = true;
         self.membership.next_at_ns = cx.now_ns + self.config.heartbeat_interval_ms * 1_000_000;

@@ -190,7 +190,7 @@ impl Running {
             fetches: Fetches::default(),
             producer_ids: ProducerIds::default(),
             coordinators: Coordinators::new(config.groups.clone()),
-            transactions: Transactions::new(),
+            transactions: Transactions::new(config.defect),
             counters: Counters::default(),
             fetch_room: Room::new(config.fetch_unsent_max_bytes),
             quorum_is_due: true,
@@ -266,7 +266,7 @@ impl Running {
             self.take_in_answers(cx)?;
             self.settle_quorum(cx)?;
             self.replicas.sync(cx)?;
-            self.advance_high_watermarks();
+            self.advance_high_watermarks(cx.now_ns);
             self.settle_coordinators(cx);
             self.settle_transactions(cx);
             self.answer_produces(cx);

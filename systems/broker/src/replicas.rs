@@ -137,7 +137,7 @@ fn dir_of(key: PartitionKey) -> String {
 
 /// How a topic's logs are kept. What coordinators keep is theirs: it is compacted, and never deleted by age.
 fn log_config(config: &BrokerConfig, topic: &Topic) -> LogConfig {
-    let config = topic.settings(config).log_config();
+    let config = LogConfig { defect: config.defect, ..topic.settings(config).log_config() };
     if !is_internal(&topic.name) {
         return config;
     }
@@ -160,6 +160,10 @@ impl Running {
     pub(crate) fn take_up_roles(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
         if !self.is_registered() {
             self.stand_down(cx);
+            return Ok(());
+        }
+        // DEFECT lost-lease-unaware: see `tick_membership`.
+        if self.membership.lost_its_lease {
             return Ok(());
         }
         self.remove_copies(cx)?;
@@ -236,11 +240,11 @@ impl Running {
     }
 
     /// Moves high watermarks to where they may be now.
-    pub(crate) fn advance_high_watermarks(&mut self) {
+    pub(crate) fn advance_high_watermarks(&mut self, now_ns: u64) {
         let changed: Vec<PartitionKey> = self.replicas.changed().collect();
         for key in changed {
             if let Some(replica) = self.replicas.get_mut(key) {
-                replica.advance();
+                replica.advance(now_ns);
             }
         }
     }

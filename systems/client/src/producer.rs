@@ -11,10 +11,15 @@
 //! record: the leader would take that for the old one. Then the producer raises its epoch, and counts from 0 again
 //! (KIP-360); what is still on its way under the old epoch is refused from the first batch of the new one on.
 //!
+//! That a number is out of order says that the batch is not stored, and cannot be under this number. A producer without
+//! transactions then raises its epoch too, and sends the record once more. It is in the log twice if the leader was wrong
+//! (KAFKA-14034).
+//!
 //! An error is definite if no attempt can have taken effect: none was sent, or each was refused by an error that leaders
 //! give only before they append ([`proves_not_appended`]).
 //!
-//! Source: Java's Sender and TransactionManager; KIP-98, KIP-360, KIP-951; KAFKA-13574 for NOT_LEADER_OR_FOLLOWER after an append.
+//! Source: Java's Sender and TransactionManager (canRetry for OUT_OF_ORDER_SEQUENCE_NUMBER); KIP-98, KIP-360, KIP-951;
+//! KAFKA-13574 for NOT_LEADER_OR_FOLLOWER after an append.
 
 use crate::backoff::{ns, wire_ms};
 use crate::coordinator::{Finder, Kind};
@@ -212,6 +217,15 @@ impl Producer {
         });
     }
 
+    /// Begins anew, and may send again what was refused with this error; see the module.
+    fn counts_anew_for(&mut self, code: ErrorCode) -> bool {
+        if code != ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER || self.coordinator.is_some() {
+            return false;
+        }
+        self.begin_anew();
+        self.identity.is_some()
+    }
+
     /// Gets a producer id from any broker. Errors: what went wrong last.
     async fn make_identity(&mut self, by_ns: u64) -> Result<(), Option<Trouble>> {
         let core = Rc::clone(&self.core);
@@ -252,9 +266,9 @@ impl Producer {
     }
 
     /// Tries until the record is acknowledged.
-    async fn deliver(&self, tp: &Tp, value: Value, by_ns: u64) -> Result<Option<Offset>, Failure> {
-        let core = &self.core;
-        let records = self.batch(tp, value);
+    async fn deliver(&mut self, tp: &Tp, value: Value, by_ns: u64) -> Result<Option<Offset>, Failure> {
+        let core = Rc::clone(&self.core);
+        let mut records = self.batch(tp, value);
         let mut backoff = core.backoff();
         let mut failure = Failure { last: None, in_doubt: false };
         while core.io.now_ns() < by_ns {
@@ -274,6 +288,10 @@ impl Producer {
                         return Ok((answer.base_offset >= 0).then_some(Offset(answer.base_offset)));
                     }
                     Verdict::Again => Trouble::Code(answer.error_code),
+                    Verdict::Refused if self.counts_anew_for(answer.error_code) => {
+                        records = self.batch(tp, value);
+                        Trouble::Code(answer.error_code)
+                    }
                     Verdict::Refused => {
                         failure.last = Some(Trouble::Code(answer.error_code));
                         failure.in_doubt |= !proves_not_appended(answer.error_code);

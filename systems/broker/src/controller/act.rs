@@ -4,6 +4,7 @@ use super::decide::{self, AlterPartition, Leaving};
 use super::topics::{self, TopicWish};
 use super::{ControlRequest, ControlResponse, Origin, SERVE_TIMEOUT_NS, Serving, Session, TICK_NS};
 use crate::config::{BrokerConfig, MAX_OBSERVERS};
+use crate::defect::DefectKind;
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey, TopicId};
 use crate::metadata::Record;
 use crate::node::{Cx, Running};
@@ -204,8 +205,12 @@ impl Running {
 
     fn allocate(&mut self, cx: &mut Cx<'_>) -> Result<AllocateProducerIdsResponse, ErrorCode> {
         let controller = self.controller.as_ref().ok_or(ErrorCode::NOT_CONTROLLER)?;
-        let start = controller.image.next_producer_id();
+        let mut start = controller.image.next_producer_id();
         let len = PRODUCER_IDS_PER_BLOCK;
+        // DEFECT pid-overlap: a block begins where the last one did, not where it ended.
+        if self.config.has(DefectKind::PidOverlap) {
+            start = (start - i64::from(len)).max(0);
+        }
         self.propose(&[Record::ProducerIds { next: start + i64::from(len) }], cx)?;
         Ok(AllocateProducerIdsResponse { error_code: ErrorCode::NONE, start, len })
     }

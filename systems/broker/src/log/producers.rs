@@ -15,8 +15,9 @@
 //! Source: KIP-98, "Idempotent Producer Guarantees" and "Transactional Guarantees"; ProducerAppendInfo#checkSequence
 //! and #appendEndTxnMarker, ProducerStateEntry.
 
+use crate::defect::DefectKind;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use riprap_protocol::records::{BatchHeader, EndTxnMarker, add_sequence};
+use riprap_protocol::records::{BatchHeader, EndTxnMarker, TxnResult, add_sequence};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many batches of a producer are remembered: no more may be in flight (`max.in.flight.requests.per.connection`
@@ -281,9 +282,18 @@ impl Producers {
 
     /// Takes in a marker of the log. Returns the transaction that it ended; none if the producer had appended nothing
     /// in it.
-    pub(super) fn end_transaction(&mut self, batch: &BatchHeader, marker: EndTxnMarker) -> Option<Ended> {
+    pub(super) fn end_transaction(
+        &mut self,
+        batch: &BatchHeader,
+        marker: EndTxnMarker,
+        defect: Option<DefectKind>,
+    ) -> Option<Ended> {
         let BatchHeader { producer_id, producer_epoch, base_offset: marker_offset, .. } = *batch;
         let producer = self.by_id.entry(producer_id).or_insert_with(|| Producer::new(producer_epoch));
+        // DEFECT seq-reuse-after-abort: the numbers of an aborted transaction are taken for those of the next.
+        if defect == Some(DefectKind::SeqReuseAfterAbort) && marker.result == TxnResult::Abort {
+            producer.epoch = producer_epoch;
+        }
         producer.reach_epoch(producer_epoch);
         producer.last_offset = marker_offset;
         producer.seen_ms = self.now_ms;

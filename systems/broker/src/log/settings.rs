@@ -1,5 +1,6 @@
 //! How a log is kept.
 
+use crate::defect::DefectKind;
 use riprap_protocol::records::TimestampType;
 
 /// How a log is kept.
@@ -30,6 +31,8 @@ pub struct LogConfig {
     pub min_compaction_lag_ms: i64,
     /// Records that are older are compacted whatever there is to gain. Units: milliseconds.
     pub max_compaction_lag_ms: i64,
+    /// A planted bug.
+    pub defect: Option<DefectKind>,
 }
 
 /// What becomes of old records.
@@ -59,6 +62,7 @@ impl Default for LogConfig {
             min_dirty_percent: 50,
             min_compaction_lag_ms: 0,
             max_compaction_lag_ms: i64::MAX,
+            defect: None,
         }
     }
 }

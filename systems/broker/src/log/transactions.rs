@@ -171,7 +171,7 @@ impl PartitionLog {
             self.producers.append(header);
             return;
         };
-        if let Some(ended) = self.producers.end_transaction(header, marker) {
+        if let Some(ended) = self.producers.end_transaction(header, marker, self.config.defect) {
             self.transactions.end(ended, marker.result, &self.producers);
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct Replica {
     pub(crate) role: Role,
     /// All below is committed. Never beyond the log's end; it may lag behind what is committed.
     pub(crate) high_watermark: i64,
+    /// When the leader's high watermark moved last, and from where. Only a planted bug looks at it.
+    pub(crate) moved: (u64, i64),
     /// Of the newest state that was seen, whatever the role.
     leader_epoch: Option<LeaderEpoch>,
     fsync: Fsync,
@@ -54,6 +56,7 @@ impl Replica {
             log,
             role: Role::Idle,
             high_watermark,
+            moved: (0, high_watermark),
             leader_epoch: None,
             fsync,
         }
@@ -154,13 +157,14 @@ impl Replica {
     }
 
     /// Moves the leader's high watermark to where it may be now. Says whether it moved.
-    pub(crate) fn advance(&mut self) -> bool {
+    pub(crate) fn advance(&mut self, now_ns: u64) -> bool {
         let own_end = self.counted_end();
         let Some(committed) = self.leader().and_then(|leader| leader.high_watermark(own_end)) else {
             return false;
         };
         let advances = committed > self.high_watermark;
         if advances {
+            self.moved = (now_ns, self.high_watermark);
             self.high_watermark = committed;
             self.log.note_high_watermark(committed);
         }

@@ -15,6 +15,7 @@ use crate::ids::{BrokerId, Incarnation, PartitionKey, TopicId};
 use crate::log::{ReadError, ReadLimits};
 use crate::metadata::Image;
 use crate::node::{Cx, Running};
+use crate::replica::Replica;
 use bytes::Bytes;
 use riprap_env::log;
 use riprap_protocol::ErrorCode;
@@ -259,7 +260,7 @@ impl Running {
         let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let below_offset = match who {
             Fetcher::Consumer(Isolation::ReadUncommitted) => replica.high_watermark,
-            Fetcher::Consumer(Isolation::ReadCommitted) => replica.last_stable_offset(),
+            Fetcher::Consumer(Isolation::ReadCommitted) => self.stable_below(replica, now_ns),
             Fetcher::Follower(id, _) if leader.is_follower(id) => replica.log.log_end_offset(),
             Fetcher::Follower(..) => return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         };
@@ -282,6 +283,22 @@ impl Running {
             return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
         }
         Ok((key, None, below_offset))
+    }
+
+    /// Up to where a consumer of committed records may read.
+    fn stable_below(&self, replica: &Replica, now_ns: u64) -> i64 {
+        let (stable, high_watermark) = (replica.last_stable_offset(), replica.high_watermark);
+        // DEFECT lso-off-by-one: the first offset that is not stable is taken for the last that is.
+        if self.config.has(DefectKind::LsoOffByOne) {
+            return (stable + 1).min(high_watermark);
+        }
+        // DEFECT read-above-lso: the high watermark is read twice; what is unstable above the first is taken for stable
+        // below the second.
+        if self.config.has(DefectKind::ReadAboveLso) {
+            let (moved_at_ns, before) = replica.moved;
+            return if moved_at_ns == now_ns && stable >= before { high_watermark } else { stable };
+        }
+        stable
     }
 
     /// This broker's copy of a partition, if it leads it, and in the epoch that the client knows (-1: in any).
@@ -435,7 +452,7 @@ impl Running {
         records: Bytes,
     ) -> Bytes {
         // DEFECT fetch-filter-skip: of what a laggard gets, the first batch is left out when others follow.
-        if self.config.defect == Some(DefectKind::FetchFilterSkip) && matches!(who, Fetcher::Consumer(_)) {
+        if self.config.has(DefectKind::FetchFilterSkip) && matches!(who, Fetcher::Consumer(_)) {
             let high_watermark = self.replicas.get(key).map_or(0, |replica| replica.high_watermark);
             let first = BatchHeader::parse(&records).map_or(0, |header| header.size_bytes);
             if high_watermark - partition.fetch_offset >= LAGGARD_OFFSETS && first < records.len() {

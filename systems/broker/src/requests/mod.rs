@@ -15,6 +15,7 @@ pub(crate) mod waiting;
 
 use crate::connection::ReplyTo;
 use crate::controller::{ControlRequest, Origin};
+use crate::defect::DefectKind;
 use crate::node::{Cx, Running};
 use bytes::Bytes;
 use riprap_env::ConnId;
@@ -106,7 +107,7 @@ impl Running {
                 }) => {
                     // In version 0, which every client can read. Source: KIP-511.
                     let to = ReplyTo { conn, correlation_id, api_key: ApiKey::ApiVersions, api_version: 0 };
-                    self.reply(to, &api_versions(ErrorCode::UNSUPPORTED_VERSION), cx);
+                    self.reply(to, &api_versions(ErrorCode::UNSUPPORTED_VERSION, self.features()), cx);
                     return;
                 }
                 Err(e) => {
@@ -140,7 +141,7 @@ impl Running {
         let to = request.to;
         let remote = Origin::Remote(to);
         match to.api_key {
-            ApiKey::ApiVersions => self.reply(to, &api_versions(ErrorCode::NONE), cx),
+            ApiKey::ApiVersions => self.reply(to, &api_versions(ErrorCode::NONE, self.features()), cx),
             ApiKey::Metadata => self.on_metadata(to, &request.body()?, cx),
             ApiKey::DescribeCluster => self.on_describe_cluster(to, &request.body()?, cx),
             ApiKey::DescribeTopicPartitions => self.on_describe_topic_partitions(to, &request.body()?, cx),
@@ -186,9 +187,15 @@ impl Running {
         }
         Ok(())
     }
+
+    fn features(&self) -> &'static [(&'static str, i16)] {
+        // DEFECT delayed-endtxn: of transactions the cluster offers the old protocol only, in which all of a producer's have
+        // one epoch.
+        if self.config.has(DefectKind::DelayedEndtxn) { &[] } else { FEATURES }
+    }
 }
 
-fn api_versions(error_code: ErrorCode) -> ApiVersionsResponse {
+fn api_versions(error_code: ErrorCode, features: &[(&str, i16)]) -> ApiVersionsResponse {
     let api = |(key, versions): &(ApiKey, RangeInclusive<i16>)| ApiVersionsResponseApi {
         api_key: key.code(),
         min_version: *versions.start(),
@@ -207,8 +214,8 @@ fn api_versions(error_code: ErrorCode) -> ApiVersionsResponse {
     ApiVersionsResponse {
         error_code,
         api_keys: SERVED.iter().map(api).collect(),
-        supported_features: FEATURES.iter().map(feature).collect(),
-        finalized_features: FEATURES.iter().map(finalized).collect(),
+        supported_features: features.iter().map(feature).collect(),
+        finalized_features: features.iter().map(finalized).collect(),
         // It never changes.
         finalized_features_epoch: 0,
         ..Default::default()

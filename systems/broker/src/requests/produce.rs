@@ -176,7 +176,11 @@ impl Running {
                 let message = "a batch of a transaction without a transactional id".to_owned();
                 return Err((ErrorCode::INVALID_REQUEST, Some(message)));
             };
-            let code = verdicts.of(name, asked).unwrap_or(ErrorCode::NOT_COORDINATOR);
+            let mut code = verdicts.of(name, asked).unwrap_or(ErrorCode::NOT_COORDINATOR);
+            // DEFECT late-produce-hang: a leader does not mind that the transaction is over.
+            if self.config.has(DefectKind::LateProduceHang) && !is_passing(code) {
+                code = ErrorCode::NONE;
+            }
             let code = for_version(refusal_of(code), to);
             if !code.is_none() {
                 let message = format!("{name} was not brought into the transaction: {code}");
@@ -258,6 +262,10 @@ impl Running {
         }
         match check {
             ProducerCheck::New => {}
+            // DEFECT ooo-instead-of-dedup: only the last number is remembered: a batch that comes again is out of order.
+            ProducerCheck::Duplicate { .. } if self.config.has(DefectKind::OooInsteadOfDedup) => {
+                return Err((ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER, None));
+            }
             // It may not be committed yet: it waits like the first time.
             ProducerCheck::Duplicate { first_offset, last_offset, .. } => {
                 return Ok((append(last_offset), first_offset));
@@ -328,7 +336,7 @@ impl Running {
 
     /// Answers the produces whose records are safe, or cannot be waited for any longer.
     pub(crate) fn answer_produces(&mut self, cx: &mut Cx<'_>) {
-        let has_defect = self.config.defect == Some(DefectKind::ZeroOffset);
+        let has_defect = self.config.has(DefectKind::ZeroOffset);
         let conns: Vec<_> = self.waiting.produces.keys().copied().collect();
         for conn in conns {
             let Some(mut waiting) = self.waiting.produces.remove(&conn) else { continue };

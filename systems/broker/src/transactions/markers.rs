@@ -20,6 +20,7 @@
 use super::NS_PER_MS;
 use crate::connection::ReplyTo;
 use crate::coordinators::OFFSETS_TOPIC;
+use crate::defect::DefectKind;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionKey};
 use crate::log::MarkerCheck;
 use crate::node::{Call, Cx, Running};
@@ -375,6 +376,17 @@ impl Running {
             return Err(ErrorCode::FENCED_LEADER_EPOCH);
         }
         let Ending { producer, result, coordinator_epoch } = ending;
+        // DEFECT strict-marker-epoch: the epoch of a marker has to be above all before: one that comes again is refused.
+        let is_above = |epoch: i16| producer.epoch > epoch;
+        if self.config.has(DefectKind::StrictMarkerEpoch)
+            && !replica
+                .log
+                .producers()
+                .filter(|known| known.id == producer.id)
+                .all(|known| is_above(known.epoch))
+        {
+            return Err(ErrorCode::INVALID_PRODUCER_EPOCH);
+        }
         match replica.log.check_marker(producer.id, producer.epoch, coordinator_epoch) {
             MarkerCheck::Right => {}
             // A later incarnation has appended, as it may only once all of this is over.

@@ -16,6 +16,7 @@ pub(crate) use markers::Part;
 use crate::connection::ReplyTo;
 use crate::coordinators::TRANSACTIONS_TOPIC;
 use crate::coordinators::led::{self, Led};
+use crate::defect::DefectKind;
 use crate::group::AppendToken;
 use crate::ids::PartitionKey;
 use crate::node::{Cx, Running};
@@ -104,9 +105,9 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
-    pub(crate) fn new() -> Transactions {
+    pub(crate) fn new(defect: Option<DefectKind>) -> Transactions {
         Transactions {
-            config: TxnConfig::default(),
+            config: TxnConfig { defect, ..TxnConfig::default() },
             led: BTreeMap::new(),
             pending: BTreeMap::new(),
             requests: 0,

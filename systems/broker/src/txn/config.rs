@@ -1,5 +1,7 @@
 //! What a coordinator of transactions may be told, and its limits.
 
+use crate::defect::DefectKind;
+
 /// A coordinator's knobs and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxnConfig {
@@ -16,6 +18,8 @@ pub struct TxnConfig {
     pub max_ids: usize,
     /// Partitions of one transaction.
     pub max_partitions: usize,
+    /// A planted bug.
+    pub defect: Option<DefectKind>,
 }
 
 impl Default for TxnConfig {
@@ -33,6 +37,7 @@ impl Default for TxnConfig {
             max_ids: 10_000,
             // A transaction's record must fit a batch (1 MiB by default), each partition with a topic of 249 bytes.
             max_partitions: 3000,
+            defect: None,
         }
     }
 }

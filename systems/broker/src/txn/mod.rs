@@ -40,6 +40,7 @@ pub use config::TxnConfig;
 pub use describe::{Described, STATES};
 pub use transaction::{Epochs, Producer, TopicPartition};
 
+use crate::defect::DefectKind;
 use crate::group::unavailable;
 use crate::schedule::Schedule;
 use riprap_protocol::ErrorCode;
@@ -190,7 +191,16 @@ impl Coordinator {
     pub fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), RecordError> {
         assert!(self.is_loading, "records are replayed before loading is finished");
         match record::from_record(key, value)? {
-            (id, Some(transaction)) => self.entries.insert(id, Entry::new(Some(transaction))),
+            (id, Some(mut transaction)) => {
+                // DEFECT amnesiac-coordinator: who takes over knows of no open transaction: what it had is aborted, and its
+                // producer, which keeps its epoch, begins another one without knowing.
+                if self.config.defect == Some(DefectKind::AmnesiacCoordinator)
+                    && transaction.state == State::Ongoing
+                {
+                    transaction = transaction.aborted();
+                }
+                self.entries.insert(id, Entry::new(Some(transaction)))
+            }
             (id, None) => self.entries.remove(&id),
         };
         Ok(())
@@ -380,7 +390,11 @@ impl Coordinator {
                 }
             } else if let Some(known) = &entry.known {
                 if known.state == State::Ongoing {
-                    let next = known.fenced();
+                    // DEFECT zombie-commit: a transaction that took too long is aborted, and its producer is not fenced.
+                    let next = match self.config.defect {
+                        Some(DefectKind::ZombieCommit) => known.aborted(),
+                        _ => known.fenced(),
+                    };
                     self.append(now_ns, &id, Some(next), None);
                 } else if known.state.result().is_none() {
                     self.append(now_ns, &id, None, None);

@@ -274,7 +274,12 @@ impl Transaction {
     pub(super) fn fenced(&self) -> Transaction {
         let Producer { id, epoch } = self.producer;
         let producer = Producer { id, epoch: epoch + 1 };
-        Transaction { producer, previous: None, state: State::PrepareAbort, ..self.clone() }
+        Transaction { producer, previous: None, ..self.aborted() }
+    }
+
+    /// Aborts what is open.
+    pub(super) fn aborted(&self) -> Transaction {
+        Transaction { state: State::PrepareAbort, ..self.clone() }
     }
 
     /// Every partition knows how it ended.

@@ -28,6 +28,7 @@ const SMALL: LogConfig = LogConfig {
     min_dirty_percent: 0,
     min_compaction_lag_ms: 0,
     max_compaction_lag_ms: i64::MAX,
+    defect: None,
 };
 
 /// A batch of `count` records as a producer sends it; the records' timestamps are `timestamp_ms` and up.

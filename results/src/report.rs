@@ -5,7 +5,7 @@
 //! done to the system, what the system did, every knob.
 
 mod appendix;
-mod html;
+pub(crate) mod html;
 mod ops;
 
 use crate::logs::LogExcerpt;
@@ -79,7 +79,7 @@ pub fn report(input: &ReportInput<'_>) -> String {
 }
 
 /// Dark only on a screen: what is printed is on white paper.
-fn style() -> String {
+pub(crate) fn style() -> String {
     let dark = format!("{}{}", include_str!("report/dark.css"), palette::dark_rules("svg"));
     format!(
         "{}@media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n",

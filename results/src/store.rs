@@ -16,7 +16,7 @@
 use crate::record::TestRecord;
 use riprap_checker::Verdict;
 use riprap_core::history::write_op;
-use riprap_core::plan::Plan;
+use riprap_core::plan::{Plan, Scenario};
 use riprap_core::{NodeId, Op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -81,6 +81,38 @@ impl Store {
         let run = RunDir::with_log(dir)?;
         point_latest(root, &run.path)?;
         Ok(run)
+    }
+}
+
+/// The folder of a self-test, below that of all runs. `latest` goes on pointing at a run.
+#[derive(Debug)]
+pub struct SelfTestDir(RunDir);
+
+impl SelfTestDir {
+    /// Makes it: `<root>/<system>-self-test/<UTC time>-<first seed>`.
+    pub fn create(
+        root: &Path,
+        system: &str,
+        began: SystemTime,
+        seed: u64,
+    ) -> Result<SelfTestDir, StoreError> {
+        let family = root.join(format!("{}-self-test", file_name(system)));
+        fs::create_dir_all(&family).map_err(|e| StoreError::new("create", &family, e))?;
+        let path = create_new_dir(&family, &format!("{}-{seed}", utc_compact(began)))?;
+        Ok(SelfTestDir(RunDir { path, log: Mutex::new(None) }))
+    }
+
+    /// `scenarios/<defect>.json`: what a failure was shrunk to. Returns its path.
+    pub fn write_scenario(&self, defect: &str, scenario: &Scenario) -> Result<PathBuf, StoreError> {
+        self.0.make_dir("scenarios")?;
+        let name = format!("scenarios/{}.json", file_name(defect));
+        self.0.write_whole(&name, json_text(scenario).as_bytes())
+    }
+
+    /// `results.json` and `report.html`. Returns the report's path.
+    pub fn write(&self, results: &impl Serialize, html: &str) -> Result<PathBuf, StoreError> {
+        self.0.write_json("results.json", results)?;
+        self.0.write_report(html)
     }
 }
 

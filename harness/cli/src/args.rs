@@ -14,6 +14,7 @@ use tracing::level_filters::LevelFilter;
 
 /// Bounds of what may be asked for, so that a slip of the finger is told apart from a machine that gives up.
 const MAX_JOBS: u16 = 256;
+const MAX_STARTS: u64 = 1000;
 const RATE_HZ: (f64, f64) = (0.001, 1e6);
 const MAX_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// No run is shorter: a fault needs a second to be seen to do anything.
@@ -80,6 +81,8 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Run one bundled broker
     Broker(BrokerArgs),
+    /// Look for every planted defect, and for nothing in the clean system: whether riprap finds what it is for
+    SelfTest(SelfTestArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -261,6 +264,43 @@ pub(crate) struct ShrinkArgs {
     #[arg(long, value_name = "DIR", default_value = riprap_results::DEFAULT_ROOT)]
     pub(crate) store: PathBuf,
     /// Print what came of it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  riprap self-test --jobs 2
+  riprap self-test --defects zero-offset,lazy-fsync --starts 10
+
+Each defect is looked for in simulation under its own flags (`riprap list defects`), seed after seed, until one of its
+anomalies shows. The clean system runs on the same seeds and has to be valid.")]
+pub(crate) struct SelfTestArgs {
+    /// The system whose defects are looked for
+    #[arg(long, value_name = "NAME", default_value = "broker")]
+    pub(crate) system: String,
+    /// Look for these only
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) defects: Vec<String>,
+    /// How much time of a processor a search may cost
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time(MIN_TIME))]
+    pub(crate) budget: Duration,
+    /// How many searches for each defect, each from other seeds on; seeds and costs are then medians
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(1, MAX_STARTS))]
+    pub(crate) starts: u64,
+    /// How long a failure of each defect's first search is shrunk, at most
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time(MIN_TIME))]
+    pub(crate) shrink_limit: Duration,
+    /// Shrink nothing
+    #[arg(long)]
+    pub(crate) no_shrink: bool,
+    /// How many searches go on at once, a thread each
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(1, MAX_JOBS))]
+    pub(crate) jobs: u16,
+    /// Where it is written down, with the shrunk runs
+    #[arg(long, value_name = "DIR", default_value = riprap_results::DEFAULT_ROOT)]
+    pub(crate) store: PathBuf,
+    /// Print results.json instead of a table
     #[arg(long)]
     pub(crate) json: bool,
 }

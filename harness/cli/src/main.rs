@@ -11,6 +11,7 @@ mod list;
 mod replay;
 mod report;
 mod scenario;
+mod self_test;
 mod shrink;
 mod sim;
 mod swarm;
@@ -70,6 +71,7 @@ fn carry_out(command: Command) -> Result<u8, Failure> {
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
         Command::Broker(args) => broker::run(&args),
+        Command::SelfTest(args) => self_test::run(&args),
     }
 }
 

@@ -15,7 +15,7 @@ use riprap_core::History;
 use riprap_core::generator::PlannedOp;
 use riprap_core::history::write_op;
 use riprap_core::op::{F, Key, Mop, OpValue};
-use riprap_core::plan::{FaultEvent, Plan, SCENARIO_VERSION, Scenario, TestConfig};
+use riprap_core::plan::{FaultEvent, Physics, Plan, SCENARIO_VERSION, Scenario, TestConfig};
 use riprap_live::interrupt;
 use riprap_results::{StatusLine, json_text};
 use serde_json::json;
@@ -48,41 +48,83 @@ pub(crate) fn run(args: &ShrinkArgs) -> Result<u8, Failure> {
     let began = Instant::now();
     let before = Case { config, plan };
     let deadline = began + args.limit;
-    let Some(mut shrinker) = Shrinker::new(target.clone(), before.clone(), deadline, stop, &Case::simulate)?
-    else {
+    let Some(smallest) = shrink(before.clone(), &target, deadline, stop, StatusLine::stderr())? else {
         return Err(Failure::Harness(format!(
             "{} does not show {target} any more when its plan is followed; another version of riprap runs another course",
             args.run.display()
         )));
     };
+    let text = json_text(&smallest.scenario);
+    std::fs::write(&args.output, &text)
+        .map_err(|e| Failure::Harness(format!("failed to write {}: {e}", args.output.display())))?;
+    let folder = smallest.keep(&args.store, &args.output)?;
+    let result = Shrunk { target: &target, before, took: began.elapsed(), folder, smallest };
+    print(&if args.json { result.json(&args.output) } else { result.text(&args.output) })?;
+    Ok(0)
+}
+
+/// What is left of a run when all is taken away that its anomaly does not need.
+pub(crate) struct Smallest {
+    case: Case,
+    pub(crate) scenario: Scenario,
+    history: History,
+    /// How many runs it took.
+    pub(crate) runs: u64,
+}
+
+impl Smallest {
+    /// How many operations clients begin in the main phase.
+    pub(crate) fn ops(&self) -> usize {
+        self.case.ops().len()
+    }
+
+    /// How many times a fault strikes.
+    pub(crate) fn faults(&self) -> usize {
+        units(&self.case.plan.faults).len()
+    }
+
+    /// On how many nodes.
+    pub(crate) fn nodes(&self) -> u16 {
+        self.case.config.nodes
+    }
+
+    /// Runs it once more and writes that run down; `file` is where the scenario is. Returns the run's folder.
+    pub(crate) fn keep(&self, store: &Path, file: &Path) -> Result<PathBuf, Failure> {
+        let test = Test::of(self.case.config.clone(), None, Some(self.case.plan.clone()))?;
+        let (folder, _) = test.keep(store, vec!["replay".to_owned(), file.display().to_string()])?;
+        Ok(folder)
+    }
+}
+
+/// Takes away what an anomaly does not need, until nothing more can be, the deadline, or ^C. `None` if it is not shown.
+pub(crate) fn shrink(
+    case: Case,
+    anomaly: &str,
+    deadline: Instant,
+    stop: &AtomicBool,
+    line: StatusLine,
+) -> Result<Option<Smallest>, Failure> {
+    let shrinker = Shrinker::new(anomaly.to_owned(), case, deadline, stop, line, &Case::simulate)?;
+    let Some(mut shrinker) = shrinker else { return Ok(None) };
     shrinker.shrink()?;
     shrinker.line.wipe();
-    let (best, runs) = (shrinker.best.clone(), shrinker.runs);
-    let outcome = best.simulate()?;
+    let (case, runs) = (shrinker.best, shrinker.runs);
+    let outcome = case.simulate()?;
     let scenario = Scenario {
         riprap_scenario: SCENARIO_VERSION,
-        config: best.config.clone(),
-        plan: best.plan.clone(),
+        config: case.config.clone(),
+        plan: case.plan.clone(),
         anomalies: forbidden(&outcome.verdict),
         trace: scenario::trace(&outcome.verdict),
     };
-    let text = json_text(&scenario);
-    std::fs::write(&args.output, &text)
-        .map_err(|e| Failure::Harness(format!("failed to write {}: {e}", args.output.display())))?;
-    let test = Test::of(best.config.clone(), None, Some(best.plan.clone()))?;
-    let command = vec!["replay".to_owned(), args.output.display().to_string()];
-    let (folder, _) = test.keep(&args.store, command)?;
-    let result = Shrunk { target: &target, before, after: best, runs, took: began.elapsed(), folder };
-    print(&if args.json { result.json(&args.output) } else { result.text(&args.output, &outcome.history) })?;
-    Ok(0)
+    Ok(Some(Smallest { case, scenario, history: outcome.history, runs }))
 }
 
 /// What came of it.
 struct Shrunk<'a> {
     target: &'a str,
     before: Case,
-    after: Case,
-    runs: u64,
+    smallest: Smallest,
     took: Duration,
     /// Where the shrunk run is kept.
     folder: PathBuf,
@@ -95,24 +137,23 @@ impl Shrunk<'_> {
             json!({"ops": case.ops().len(), "faults": faults, "nodes": case.config.nodes})
         };
         json_text(&json!({
-            "anomaly": self.target, "before": size(&self.before), "after": size(&self.after), "runs": self.runs,
+            "anomaly": self.target, "before": size(&self.before), "after": size(&self.smallest.case), "runs": self.smallest.runs,
             "took_s": self.took.as_secs_f64(), "scenario": scenario, "report": self.folder.join("report.html"),
         }))
     }
 
-    fn text(&self, scenario: &Path, history: &History) -> String {
-        let (before, after) = (&self.before, &self.after);
-        let faults = |case: &Case| units(&case.plan.faults).len();
+    fn text(&self, scenario: &Path) -> String {
+        let (before, after, history) = (&self.before, &self.smallest, &self.smallest.history);
         let mut text = format!(
             "{}   {} operations, {} faults, {} nodes, of {}, {} and {}; {} runs, {:.1} s\n\n",
             self.target,
-            after.ops().len(),
-            faults(after),
-            after.config.nodes,
+            after.ops(),
+            after.faults(),
+            after.nodes(),
             before.ops().len(),
-            faults(before),
+            units(&before.plan.faults).len(),
             before.config.nodes,
-            self.runs,
+            after.runs,
             self.took.as_secs_f64(),
         );
         for op in history.ops().take(MAX_SHOWN_OPS) {
@@ -139,9 +180,10 @@ fn forbidden(verdict: &Verdict) -> Vec<String> {
 
 /// A run that may show the anomaly.
 #[derive(Clone)]
-struct Case {
-    config: TestConfig,
-    plan: Plan,
+pub(crate) struct Case {
+    pub(crate) config: TestConfig,
+    /// With its operations.
+    pub(crate) plan: Plan,
 }
 
 impl Case {
@@ -230,10 +272,10 @@ impl<'a> Shrinker<'a> {
         case: Case,
         deadline: Instant,
         stop: &'a AtomicBool,
+        line: StatusLine,
         simulate: &'a dyn Fn(&Case) -> Result<Outcome, Failure>,
     ) -> Result<Option<Shrinker<'a>>, Failure> {
         let target = Target::of(anomaly, &simulate(&case)?);
-        let line = StatusLine::stderr();
         Ok(target.map(|target| Shrinker { target, deadline, stop, simulate, runs: 1, line, best: case }))
     }
 
@@ -268,14 +310,33 @@ impl<'a> Shrinker<'a> {
             self.parts()?;
             self.nodes()?;
             self.time()?;
+            self.settings()?;
             if self.is_over() || self.size() == size {
                 return Ok(());
             }
         }
     }
 
-    fn size(&self) -> (usize, usize, u16) {
-        (self.best.ops().len(), self.best.plan.faults.len(), self.best.config.nodes)
+    fn size(&self) -> (usize, usize, u16, usize) {
+        let config = &self.best.config;
+        (self.best.ops().len(), self.best.plan.faults.len(), config.nodes, config.settings.len())
+    }
+
+    /// What was set, and network and disks other than the usual.
+    fn settings(&mut self) -> Result<(), Failure> {
+        let set: Vec<(String, String)> = self.best.config.settings.clone().into_iter().collect();
+        let base = self.best.clone();
+        self.minimise(set, &|set| {
+            let mut case = base.clone();
+            case.config.settings = set.iter().cloned().collect();
+            case
+        })?;
+        if self.best.config.sim != Some(Physics::default()) && !self.is_over() {
+            let mut case = self.best.clone();
+            case.config.sim = Some(Physics::default());
+            self.try_case(case)?;
+        }
+        Ok(())
     }
 
     /// The shortest beginning that shows it, by halves.
@@ -514,7 +575,8 @@ mod tests {
         let check = |anomaly: &str, places: &[(i64, &str)], expected: Option<&[u64]>| {
             let simulate = |case: &Case| Ok(outcome(case, places));
             let (never, deadline) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
-            let shrinker = Shrinker::new(anomaly.to_owned(), sends(40), deadline, &never, &simulate);
+            let silent = StatusLine::silent();
+            let shrinker = Shrinker::new(anomaly.to_owned(), sends(40), deadline, &never, silent, &simulate);
             let kept = shrinker.expect("nothing fails").map(|mut shrinker| {
                 shrinker.shrink().expect("nothing fails");
                 let value = |op: &PlannedOp| match &op.draft.value {

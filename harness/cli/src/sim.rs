@@ -154,7 +154,7 @@ fn simulate(args: &SimArgs, seed: u64) -> Result<Ran, Failure> {
 }
 
 /// Why it is not valid, in a line.
-fn why(verdict: &Verdict) -> String {
+pub(crate) fn why(verdict: &Verdict) -> String {
     let forbidden: Vec<String> =
         verdict.forbidden().map(|(name, anomaly)| format!("{name} {}", anomaly.count)).collect();
     if !forbidden.is_empty() {
@@ -281,7 +281,7 @@ impl Tally {
     }
 }
 
-fn word(valid: Valid) -> &'static str {
+pub(crate) fn word(valid: Valid) -> &'static str {
     match valid {
         Valid::True => "valid",
         Valid::False => "invalid",

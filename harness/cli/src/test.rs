@@ -83,7 +83,7 @@ pub(crate) fn workload(name: &str) -> Result<&'static dyn Workload, Failure> {
     })
 }
 
-fn system(name: &str) -> Result<&'static dyn Registered, Failure> {
+pub(crate) fn system(name: &str) -> Result<&'static dyn Registered, Failure> {
     let (name, version) = name.split_once('@').map_or((name, None), |(name, version)| (name, Some(version)));
     let system = riprap_systems::find(name).ok_or_else(|| {
         let names: Vec<&str> = riprap_systems::ALL.iter().map(|system| system.info().name).collect();

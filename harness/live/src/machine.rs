@@ -1,9 +1,10 @@
-//! What the machine leaves to a run: room on a disk, files that may be open.
+//! What the machine leaves to a run: room on a disk, files that may be open, time of a processor.
 
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// How many bytes may still be written to the file system that holds `path`, by whoever asks.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
@@ -32,6 +33,15 @@ pub fn raise_open_files() -> io::Result<u64> {
     if done { Ok(limit.rlim_cur) } else { Err(io::Error::last_os_error()) }
 }
 
+/// How long this thread has had a processor.
+pub fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is where the answer goes.
+    let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(done, 0, "every Linux has this clock");
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).expect("less than a second"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +52,13 @@ mod tests {
         assert_eq!(free_bytes(Path::new("/proc")).expect("there is one"), 0);
         let missing = free_bytes(Path::new("/no/such/folder")).expect_err("it is not there");
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_thread_that_works_has_a_processor() {
+        let before = thread_cpu_time();
+        let sum = (0..1_000_000_u64).fold(0, |sum, n| std::hint::black_box(sum ^ n));
+        assert!(thread_cpu_time() > before, "{sum}");
     }
 
     #[test]

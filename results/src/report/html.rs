@@ -6,30 +6,30 @@ use std::fmt::{self, Display, Write};
 
 /// A piece of a page.
 #[derive(Default)]
-pub(super) struct Html {
+pub(crate) struct Html {
     page: String,
 }
 
 impl Html {
     /// Markup. That it is `'static` keeps out what a system or a client said.
-    pub(super) fn raw(&mut self, markup: &'static str) -> &mut Html {
+    pub(crate) fn raw(&mut self, markup: &'static str) -> &mut Html {
         self.page.push_str(markup);
         self
     }
 
     /// Text, escaped.
-    pub(super) fn text(&mut self, text: impl Display) -> &mut Html {
+    pub(crate) fn text(&mut self, text: impl Display) -> &mut Html {
         write!(Escape(&mut self.page), "{text}").expect("writing into memory does not fail");
         self
     }
 
     /// An attribute, escaped, inside a tag that [`Html::raw`] left open: ` name="value"`.
-    pub(super) fn attribute(&mut self, name: &'static str, value: impl Display) -> &mut Html {
+    pub(crate) fn attribute(&mut self, name: &'static str, value: impl Display) -> &mut Html {
         self.raw(" ").raw(name).raw("=\"").text(value).raw("\"")
     }
 
     /// An element with text and nothing else.
-    pub(super) fn element(
+    pub(crate) fn element(
         &mut self,
         open: &'static str,
         text: impl Display,
@@ -39,7 +39,7 @@ impl Html {
     }
 
     /// A picture of our own drawing, with its name for those who do not see it.
-    pub(super) fn picture(&mut self, plot: &Plot) -> &mut Html {
+    pub(crate) fn picture(&mut self, plot: &Plot) -> &mut Html {
         let drawing = plot.svg.strip_prefix("<svg").expect("a plot is an SVG");
         self.raw("<svg role=\"img\"")
             .attribute("aria-label", format_args!("{}: {}", plot.title, plot.caption));
@@ -48,19 +48,19 @@ impl Html {
     }
 
     /// A style sheet of our own.
-    pub(super) fn style(&mut self, css: &str) -> &mut Html {
+    pub(crate) fn style(&mut self, css: &str) -> &mut Html {
         self.raw("<style>\n");
         self.page.push_str(css);
         self.raw("</style>\n")
     }
 
     /// Another piece.
-    pub(super) fn append(&mut self, other: Html) -> &mut Html {
+    pub(crate) fn append(&mut self, other: Html) -> &mut Html {
         self.page.push_str(&other.page);
         self
     }
 
-    pub(super) fn into_string(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         self.page
     }
 }

@@ -213,7 +213,19 @@ impl SelfTest {
         } else {
             "<div class=\"verdict invalid\">\n<h1>Not passed</h1>\n"
         });
-        page.element("<p>", self.conclusion(), "</p>\n</div>\n");
+        page.element("<p>", self.conclusion(), "</p>\n</div>\n<dl class=\"facts\">\n");
+        let seeds: u64 = self.defects.iter().flat_map(|row| &row.starts).map(|start| start.seeds).sum();
+        let searches: usize = self.defects.iter().map(|row| row.starts.len()).sum();
+        let facts = [
+            ("defects", self.defects.len().to_string()),
+            ("searches", searches.to_string()),
+            ("seeds", seeds.to_string()),
+            ("budget of a search", format!("{:.0} s", self.budget_s)),
+        ];
+        for (name, fact) in facts {
+            page.raw("<div>").element("<dt>", name, "</dt>").element("<dd>", fact, "</dd></div>\n");
+        }
+        page.raw("</dl>\n");
         page.raw("<div class=\"label\">Run it again</div>\n");
         page.element("<pre class=\"again\">", &self.command, "</pre>\n");
         page.raw("</header>\n<main>\n<h2>Planted defects</h2>\n");

@@ -54,6 +54,27 @@ fn every_fault_strikes_in_simulation() {
 }
 
 #[test]
+fn a_planted_defect_is_looked_for() {
+    let place = Place::mine();
+    let args = ["self-test", "--defects=fetch-filter-skip", "--starts=2", "--no-shrink", "--json"];
+    let told: Json = serde_json::from_str(&place.run(&args).end().expect(0).out).expect("JSON");
+    let row = &told["defects"][0];
+    for start in row["starts"].as_array().expect("two searches") {
+        assert!(row["expected"].as_array().is_some_and(|all| all.contains(&start["anomaly"])), "{row}");
+    }
+    let folder = place.store().join("broker-self-test");
+    let folder = fs::read_dir(&folder).expect("it is kept").next().expect("one").expect("readable").path();
+    assert_eq!(json(&folder.join("results.json")), told);
+    assert!(fs::read_to_string(folder.join("report.html")).expect("a page").contains("fetch-filter-skip"));
+
+    let args = ["self-test", "--defects=fetch-filter-skip", "--shrink-limit=1s"];
+    let table = place.run(&args).end().expect(0).out;
+    assert!(table.contains("1 of 1 defects found; 1 of 1 clean runs valid; "), "{table}");
+    let refused = riprap(["self-test", "--defects=zero"]).expect(254);
+    assert!(refused.err.contains("unknown defect `zero`; one of: "), "{}", refused.err);
+}
+
+#[test]
 fn many_seeds_and_no_two_alike() {
     let place = Place::mine();
     let sim = |jobs| {

@@ -509,7 +509,7 @@ fn one_broker_may_lose_what_it_did_not_sync() {
 }
 
 /// A net that catches nothing proves nothing: bugs that plain records meet are caught within a few seeds. The others are
-/// for the harness to find.
+/// for `riprap self-test` to find.
 #[test]
 fn planted_defects_are_found() {
     for (defect, faults) in [

@@ -5,6 +5,7 @@ pub(crate) mod aborted_read;
 pub(crate) mod cycles;
 pub(crate) mod duplicate;
 pub(crate) mod group;
+mod holding;
 pub(crate) mod inconsistent_offsets;
 pub(crate) mod lost_write;
 pub(crate) mod phantom_read;

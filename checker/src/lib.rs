@@ -11,6 +11,7 @@
 //! assert_eq!(verdict.valid.to_string(), "unknown");
 //! ```
 
+mod aborts;
 mod checks;
 mod edn;
 mod form;
@@ -26,6 +27,7 @@ pub mod registry;
 mod stats;
 mod verdict;
 
+pub use aborts::{Aborts, Positions, after_aborts};
 pub use edn::{read_edn, write_edn_op};
 pub use options::{DEFAULT_PROGRESS_LIMIT_NS, Examples, Guarantees, Isolation, Options, Via};
 pub use read::{HistoryError, Loaded, read_history};

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NAMES: &[&str] = &[
     "abort-advance",
     "abort-other",
+    "abort-other-held",
     "abort-rewind",
     "abort-rewind-further",
     "committed-offset-regression",
@@ -178,7 +179,8 @@ impl Brute {
                 add(if is_committed { "redelivery" } else { "redelivery-uncommitted" }, 1);
             }
             for (key, is_skip) in self.steps_to(op) {
-                let is_held = group && self.is_held(key, op);
+                let before = self.before(key, op).expect("there is a step");
+                let is_held = group && self.is_held(key, before, op);
                 let name = match (is_skip, is_held) {
                     (true, true) => "poll-skip-held",
                     (true, false) => "poll-skip",
@@ -187,8 +189,8 @@ impl Brute {
                 };
                 add(name, 1);
             }
-            for name in self.positions_after(op) {
-                add(name, 1);
+            for (name, is_held) in self.positions_after(op) {
+                add(if group && is_held && name == "abort-other" { "abort-other-held" } else { name }, 1);
             }
         }
         let (_, back) = self.committed_before(usize::MAX);
@@ -330,9 +332,8 @@ impl Brute {
         keys.iter().filter_map(step).collect()
     }
 
-    /// Whether the process of an op has certainly held a key since its last op that read it.
-    fn is_held(&self, key: Key, op: &Done) -> bool {
-        let before = self.before(key, op).expect("there is a step");
+    /// Whether the process of an op has certainly held a key since an op of its own before.
+    fn is_held(&self, key: Key, before: &Done, op: &Done) -> bool {
         let own: Vec<&Done> = self.ops.iter().filter(|other| other.op.process == op.op.process).collect();
         let is_told = |other: &Done| other.op.extra.rebalance.iter().any(|entry| entry.keys.contains(&key));
         let assigns = |other: &Done| other.op.f == F::Assign && other.op.kind == Kind::Ok;
@@ -353,8 +354,8 @@ impl Brute {
         held && !is_told(before) && !moved
     }
 
-    /// Where the process of an aborted op went on, for each key that the op read.
-    fn positions_after(&self, aborted: &Done) -> Vec<&'static str> {
+    /// Where the process of an aborted op went on, for each key that the op read, and whether it held the key all the while.
+    fn positions_after(&self, aborted: &Done) -> Vec<(&'static str, bool)> {
         let keys: BTreeSet<Key> = aborted.reads().into_iter().map(|(key, ..)| key).collect();
         let Some(end) = aborted.end.filter(|_| aborted.was_aborted()) else { return Vec::new() };
         let later = || {
@@ -362,16 +363,19 @@ impl Brute {
             own.filter(move |op| op.end.is_some_and(|other| other > end)).take_while(|op| !op.takes_keys())
         };
         let after = |key: &Key| {
-            let next = later().find_map(|op| op.reads_of(*key).first().copied())?;
+            let then = later().find(|op| !op.reads_of(*key).is_empty())?;
+            let is_held = self.is_held(*key, aborted, then);
+            let next = *then.reads_of(*key).first()?;
             let read = aborted.reads_of(*key);
             let place = |value: &Value| self.places(*key, *value).last().copied();
             let (first, last, then) = (place(read.first()?)?, place(read.last()?)?, place(&next)?);
-            Some(match then {
+            let name = match then {
                 _ if then == last + 1 => "abort-advance",
                 _ if then == first => "abort-rewind",
                 _ if then < first => "abort-rewind-further",
                 _ => "abort-other",
-            })
+            };
+            Some((name, is_held))
         };
         keys.iter().filter_map(after).collect()
     }

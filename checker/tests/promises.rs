@@ -3,7 +3,7 @@
 #[allow(dead_code)]
 mod common;
 
-use riprap_checker::{Guarantees, Isolation, Options, Valid, Via, check, mini};
+use riprap_checker::{Guarantees, Isolation, Options, Positions, Valid, Via, after_aborts, check, mini};
 
 fn options() -> Options {
     Options { vacuity: false, via: Via::Subscribe, ..Options::default() }
@@ -235,6 +235,7 @@ fn positions_after_aborts() {
     let names = [
         "abort-advance",
         "abort-other",
+        "abort-other-held",
         "abort-rewind",
         "abort-rewind-further",
         "nonmonotonic-poll",
@@ -265,10 +266,32 @@ fn positions_after_aborts() {
     check_next("p5:11=2 p5:14=4", &[("abort-rewind", 1), ("poll-skip", 1)]);
     // A poll that failed without an abort is none.
     check("a5 p5:10=1 !(p5:11=2,12=3) p5:14=4", &[("poll-skip", 1)]);
-    // A group may send a consumer anywhere.
-    let verdict = riprap_checker::check(&mini::parse(&format!("{sent}u5 {begin}p5:12=3")), &options());
-    assert!(verdict.anomalies["abort-other"].allowed);
-    assert_eq!(verdict.valid, Valid::True, "{:?}", verdict.why);
+    // A group may send a consumer anywhere, but not one that held the key all the while.
+    let check_in_group = |history: &str, expect: &[(&str, u64)]| {
+        let history = format!("{sent}{history}");
+        check_with(&options(), &names, &history, expect);
+        let verdict = riprap_checker::check(&mini::parse(&history), &options());
+        let forbidden = expect.iter().any(|(name, _)| name.ends_with("-held"));
+        assert_eq!(verdict.valid == Valid::False, forbidden, "{history}: {:?}", verdict.why);
+    };
+    let (other, held) = ([("abort-other", 1)], [("abort-other-held", 1)]);
+    check_in_group("u5 !(p5:11=2,12=3)x p5:12=3", &other);
+    check_in_group("u5 p~5 !(p5:11=2,12=3)x p5:12=3", &held);
+    check_in_group("u5 p~5 !(p5:11=2)x p s6=1 p5:14=4", &held);
+    check_in_group("1/u5 a5 !(p5:11=2)x p5:14=4", &held);
+    check_in_group("1/u5 a6 !(p5:11=2)x p5:14=4", &other);
+    check_in_group("u5 p~5 !(p5:11=2,12=3)x p~5 p5:12=3", &other);
+    check_in_group("u5 p~5 !(p5:11=2,12=3)x p5:12=3~5", &other);
+    check_in_group("u5 !(p5:11=2,12=3)x~5 p5:12=3", &other);
+    check_in_group("u5 p~5 !(p5:11=2,12=3)x p~6 p5:12=3", &held);
+    check_in_group("u5 p~5 !(p5:11=2,12=3)x p5:14=4", &[("abort-advance", 1)]);
+    check_in_group("u5 p~5 !(p5:11=2,12=3)x p5:11=2", &[("abort-rewind", 1)]);
+    check_tells(
+        &format!("{sent}u5 p~5 !(p5:11=2,12=3)x p5:12=3"),
+        "abort-other-held",
+        "op 15 of process 0 read key 5 value 2 at offset 11 to value 3 at offset 12 and was aborted; the next that the process \
+         read of the key, in op 17, is value 3 at offset 12; it had held the key all the while",
+    );
     check_tells(
         &format!("{sent}{begin}p5:14=4"),
         "abort-advance",
@@ -281,6 +304,31 @@ fn positions_after_aborts() {
         "op 15 of process 0 read key 5 value 2 at offset 11 to value 3 at offset 12 and was aborted; the next that the process \
          read of the key, in op 19, is value 2 at offset 11; the key was rebalanced meanwhile",
     );
+}
+
+/// How often consumers went on where, by how they held the key.
+#[test]
+fn counts_after_aborts() {
+    let sent = "99/s5=1@10 99/s5=2@11 99/s5=3@12 99/s5=4@14 98/p5:10=1,11=2,12=3,14=4 ";
+    // Each of advance, rewind, rewind further, other; of keys assigned, kept, rebalanced.
+    let check = |history: &str, transactions: u64, expect: [[u64; 4]; 3]| {
+        let aborts =
+            after_aborts(&mini::parse(&format!("{sent}{history}"))).expect("the check does not break");
+        let four = |p: Positions| [p.advance, p.rewind, p.rewind_further, p.other];
+        let found = [aborts.assigned, aborts.kept, aborts.rebalanced].map(four);
+        assert_eq!((aborts.transactions, found), (transactions, expect), "{history}");
+    };
+    let none = [0; 4];
+    check("a5 p5:10=1 p5:11=2", 0, [none; 3]);
+    check("a5 !(p)x p5:10=1", 0, [none; 3]);
+    check("a5 !(p5:10=1)x", 1, [none; 3]);
+    check("a5 !(p5:10=1)x p5:11=2", 1, [[1, 0, 0, 0], none, none]);
+    check("a5 !(p5:10=1)x !(p5:11=2)x p5:10=1", 2, [[1, 0, 1, 0], none, none]);
+    check("a5 !(p5:10=1)x p5:10=1 1/a5 !1/(p5:10=1)x 1/p5:12=3", 2, [[0, 1, 0, 1], none, none]);
+    check("u5 p~5 !(p5:10=1)x p5:11=2", 1, [none, [1, 0, 0, 0], none]);
+    check("u5 p~5 !(p5:10=1)x p~5 p5:10=1", 1, [none, none, [0, 1, 0, 0]]);
+    check("u5 p~5 !(p5:10=1)x a5 !(p5:11=2)x p5:12=3", 2, [[1, 0, 0, 0], none, none]);
+    check("u5 p~5 !u5 !(p5:10=1)x p5:11=2", 1, [none, [1, 0, 0, 0], none]);
 }
 
 #[test]

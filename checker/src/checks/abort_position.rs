@@ -12,22 +12,25 @@
 //! transaction read, the first record that the process' next op reads of it; an assign or subscribe in between says
 //! nothing about the abort. If transactions are aborted in a row, each is judged by the next. Whether the key was
 //! rebalanced meanwhile stands in the story. Advance, rewind and rewind-further are allowed; what an application does of
-//! its own free will leads nowhere else, so the other is forbidden like any skip, unless a group may move the consumer.
+//! its own free will leads nowhere else, so the other is forbidden like any skip, unless a group may move the consumer. It
+//! may not if the consumer certainly held the key all the while (*-held*; `holding.rs`).
 //!
 //! `poll_order.rs` does not compare what is read behind an abort with what was read before it.
 
+use super::holding::Holding;
 use crate::found::Found;
 use crate::index::{Index, IntMap, NONE, TxnId, ValueId};
 use crate::options::{Options, Via};
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
+use riprap_core::history::OpRef;
 use riprap_core::op::{F, Kind, Process};
 
 /// The check.
 pub(crate) static INFO: CheckerInfo = CheckerInfo {
     name: "abort-position",
     doc: "where a consumer goes on after its transaction was aborted",
-    anomalies: &[ABORT_ADVANCE, ABORT_OTHER, ABORT_REWIND, ABORT_REWIND_FURTHER],
+    anomalies: &[ABORT_ADVANCE, ABORT_OTHER, ABORT_OTHER_HELD, ABORT_REWIND, ABORT_REWIND_FURTHER],
     run,
 };
 
@@ -60,6 +63,15 @@ const ABORT_OTHER: AnomalyInfo = AnomalyInfo {
         |options| !options.jepsen() && options.via == Via::Subscribe,
     )
 };
+const ABORT_OTHER_HELD: AnomalyInfo = AnomalyInfo {
+    severity: Severity::Order,
+    ..info(
+        "abort-other-held",
+        "after an abort a consumer went on where nothing can have sent it, in a key that it had held all the while, though \
+         others subscribe",
+        |_| false,
+    )
+};
 
 /// What an aborted transaction read of a key.
 #[derive(Clone, Copy)]
@@ -67,75 +79,171 @@ struct Aborted {
     txn: TxnId,
     first: ValueId,
     last: ValueId,
+    /// Its consumer is a member of a group.
+    in_group: bool,
+    /// The row that tells that the consumer certainly held the key.
+    told: Option<u32>,
     /// The key was rebalanced since.
     rebalanced: bool,
 }
 
 /// An aborted transaction, who read next, and what.
 #[derive(Clone, Copy)]
-struct Next {
+pub(crate) struct Next {
     aborted: Aborted,
     then: TxnId,
     value: ValueId,
 }
 
+/// How a consumer held a key from an abort to its next read.
+pub(crate) enum How {
+    /// It had taken it by itself.
+    Assigned,
+    /// Its group had given it, and no op tells that it was rebalanced.
+    Kept,
+    Rebalanced,
+}
+
+impl Next {
+    pub(crate) fn how(&self) -> How {
+        match (self.aborted.rebalanced, self.aborted.in_group) {
+            (true, _) => How::Rebalanced,
+            (false, true) => How::Kept,
+            (false, false) => How::Assigned,
+        }
+    }
+
+    /// The row that tells that the consumer certainly held the key all the while.
+    fn held(&self) -> Option<u32> {
+        self.aborted.told.filter(|_| !self.aborted.rebalanced)
+    }
+}
+
+/// Where a consumer went on.
+#[derive(Clone, Copy)]
+pub(crate) enum Where {
+    Advance,
+    Other,
+    Rewind,
+    RewindFurther,
+}
+
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
-    if options.jepsen() || !index.history.ops_with_extra().any(|(op, _)| op.was_aborted()) {
+    if options.jepsen() {
         return Vec::new();
     }
-    let mut found: [(&AnomalyInfo, Found<Next>); 4] =
-        [&ABORT_ADVANCE, &ABORT_OTHER, &ABORT_REWIND, &ABORT_REWIND_FURTHER]
-            .map(|info| (info, Found::new(options)));
-    // By process, and by key: what its last aborted transaction read, until it reads on.
-    let mut open = IntMap::<u32, IntMap<u32, Aborted>>::default();
+    let group = options.via == Via::Subscribe;
+    let found = || Found::<Next>::new(options);
+    let (mut advance, mut other, mut other_held, mut rewind, mut further) =
+        (found(), found(), found(), found(), found());
+    each(index, |next, place| {
+        let found = match place {
+            Where::Advance => &mut advance,
+            Where::Other if group && next.held().is_some() => &mut other_held,
+            Where::Other => &mut other,
+            Where::Rewind => &mut rewind,
+            Where::RewindFurther => &mut further,
+        };
+        found.add(0, next);
+    });
+    [
+        (&ABORT_ADVANCE, advance),
+        (&ABORT_OTHER, other),
+        (&ABORT_OTHER_HELD, other_held),
+        (&ABORT_REWIND, rewind),
+        (&ABORT_REWIND_FURTHER, further),
+    ]
+    .into_iter()
+    .filter_map(|(info, found)| {
+        let is_held = info.name == ABORT_OTHER_HELD.name;
+        found.tell(info, options, index, |next, proof| tell(index, next, is_held, proof))
+    })
+    .collect()
+}
+
+/// A consumer between its ops.
+#[derive(Default)]
+struct Consumer {
+    holding: Holding,
+    in_group: bool,
+    /// By key: what its last aborted transaction read, until it reads on.
+    open: IntMap<u32, Aborted>,
+}
+
+impl Consumer {
+    fn rebalance(&mut self, index: &Index<'_>, op: OpRef<'_>) {
+        self.holding.rebalance(op);
+        for key in op.rebalance().iter().flat_map(|entry| &entry.keys) {
+            if let Some(aborted) = index.find_key(*key).and_then(|key| self.open.get_mut(&key)) {
+                aborted.rebalanced = true;
+            }
+        }
+    }
+
+    fn take(&mut self, op: OpRef<'_>) {
+        self.holding.take(op);
+        self.in_group = *op.f() == F::Subscribe;
+        self.open.clear();
+    }
+}
+
+/// Tells of each key that an aborted transaction read and that its process read on, where that was. Returns how many
+/// transactions were aborted that had read something.
+pub(crate) fn each(index: &Index<'_>, mut visit: impl FnMut(Next, Where)) -> u64 {
+    let mut transactions = 0;
+    if !index.history.ops_with_extra().any(|(op, _)| op.was_aborted()) {
+        return transactions;
+    }
+    let mut consumers = IntMap::<u32, Consumer>::default();
     let mut ends = Vec::new();
     for op in index.history.ops() {
         let Process::Client(process) = op.process() else { continue };
+        if op.kind() == Kind::Invoke {
+            continue;
+        }
+        if !op.rebalance().is_empty() {
+            consumers.entry(process).or_default().rebalance(index, op);
+        }
         match op.f() {
-            _ if op.kind() == Kind::Invoke => continue,
             F::Assign | F::Subscribe if op.kind() != Kind::Fail => {
-                open.remove(&process);
+                consumers.entry(process).or_default().take(op);
             }
             F::Send | F::Poll | F::Txn => {
-                let aborted = op.was_aborted();
-                if !aborted && !open.contains_key(&process) {
+                let was_aborted = op.was_aborted();
+                if !was_aborted && consumers.get(&process).is_none_or(|consumer| consumer.open.is_empty()) {
                     continue;
                 }
                 let txn = index.txn_of(op).expect("a completion of sends and polls is a transaction");
                 index.ends_of_reads(txn, &mut ends);
-                let open = open.entry(process).or_default();
-                for (key, aborted) in open.iter_mut() {
-                    let key = index.keys[*key as usize].key;
-                    aborted.rebalanced |= op.rebalance().iter().any(|entry| entry.keys.contains(&key));
-                }
+                transactions += u64::from(was_aborted && !ends.is_empty());
+                let consumer = consumers.entry(process).or_default();
                 for (key, first, last) in &ends {
-                    if let Some(aborted) = open.remove(key) {
+                    if let Some(aborted) = consumer.open.remove(key) {
                         let next = Next { aborted, then: txn, value: *first };
-                        if let Some(which) = judge(index, next) {
-                            found[which as usize].1.add(0, next);
+                        if let Some(place) = judge(index, next) {
+                            visit(next, place);
                         }
                     }
-                    if aborted {
-                        open.insert(*key, Aborted { txn, first: *first, last: *last, rebalanced: false });
+                    if was_aborted {
+                        let name = index.keys[*key as usize].key;
+                        // Within an op nobody knows what came first.
+                        let is_rebalanced = op.rebalance().iter().any(|entry| entry.keys.contains(&name));
+                        let aborted = Aborted {
+                            txn,
+                            first: *first,
+                            last: *last,
+                            in_group: consumer.in_group,
+                            told: consumer.holding.holds(name.0).filter(|_| !is_rebalanced),
+                            rebalanced: false,
+                        };
+                        consumer.open.insert(*key, aborted);
                     }
                 }
             }
             _ => {}
         }
     }
-    found
-        .into_iter()
-        .filter_map(|(info, found)| found.tell(info, options, index, |next, proof| tell(index, next, proof)))
-        .collect()
-}
-
-/// The places of what was found, in the order of the check's anomalies.
-#[derive(Clone, Copy)]
-enum Where {
-    Advance,
-    Other,
-    Rewind,
-    RewindFurther,
+    transactions
 }
 
 /// Where the next read is; `None` where a place is not known.
@@ -150,8 +258,16 @@ fn judge(index: &Index<'_>, next: Next) -> Option<Where> {
     })
 }
 
-fn tell(index: &Index<'_>, next: Next, mut proof: crate::proof::Proof<'_, '_>) -> crate::verdict::Example {
+fn tell(
+    index: &Index<'_>,
+    next: Next,
+    is_held: bool,
+    mut proof: crate::proof::Proof<'_, '_>,
+) -> crate::verdict::Example {
     let Next { aborted, then, value } = next;
+    if let Some(told) = next.held().filter(|_| is_held) {
+        proof.done(index.history.op(told as usize));
+    }
     let key = index.key_of(value).key;
     for (reader, value) in [(aborted.txn, aborted.first), (aborted.txn, aborted.last), (then, value)] {
         proof.read_by(reader, value);
@@ -174,10 +290,10 @@ fn tell(index: &Index<'_>, next: Next, mut proof: crate::proof::Proof<'_, '_>) -
         index.txn_op(then).process(),
         index.op_index(then),
         index.tell_placed(value),
-        if aborted.rebalanced {
-            "; the key was rebalanced meanwhile"
-        } else {
-            "; the key was not rebalanced"
+        match (is_held, aborted.rebalanced) {
+            (true, _) => "; it had held the key all the while",
+            (false, true) => "; the key was rebalanced meanwhile",
+            (false, false) => "; the key was not rebalanced",
         },
     );
     proof.example(Some(key), story)

@@ -20,6 +20,7 @@
 //! Keys in the op's rebalance log are not judged within it. A value that has no place, or whose offset another value
 //! claims, says nothing about order.
 
+use super::holding::Holding;
 use crate::found::Found;
 use crate::index::{Index, IntMap, NONE, TxnId, ValueId};
 use crate::options::{Options, Via};
@@ -28,7 +29,7 @@ use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 use riprap_core::history::OpRef;
-use riprap_core::op::{F, Kind, Process, Rebalance};
+use riprap_core::op::{F, Kind, Process};
 
 /// The check.
 pub(crate) static INFO: CheckerInfo = CheckerInfo {
@@ -197,21 +198,10 @@ struct Position {
 #[derive(Default)]
 struct Consumer {
     positions: IntMap<u32, Position>,
-    /// The row of the assign by which it holds keys, if it does not subscribe, and these keys.
-    assigned: Option<(u32, IntMap<i64, ()>)>,
-    /// By key: the row of the op in which its group gave it the key.
-    given: IntMap<i64, u32>,
+    holding: Holding,
 }
 
 impl Consumer {
-    /// The row that tells that it holds a key, if any does.
-    fn holds(&self, key: i64) -> Option<u32> {
-        match &self.assigned {
-            Some((row, keys)) => keys.contains_key(&key).then_some(*row),
-            None => self.given.get(&key).copied(),
-        }
-    }
-
     /// It takes other keys: those that it leaves out are forgotten.
     fn take(&mut self, index: &Index<'_>, op: OpRef<'_>, group: bool) {
         let from_beginning = |op: OpRef<'_>| op.extra().is_some_and(|extra| extra.from_beginning);
@@ -223,26 +213,20 @@ impl Consumer {
             self.positions.retain(|key, _| keys.binary_search(&index.keys[*key as usize].key).is_ok());
         }
         let by_itself = *op.f() == F::Assign && op.kind() == Kind::Ok;
-        if group && !(by_itself && self.assigned.is_some()) {
+        if group && !(by_itself && self.holding.is_assigned()) {
             self.positions.values_mut().for_each(|position| position.is_held = false);
         }
-        self.assigned = (group && by_itself)
-            .then(|| (op.row() as u32, op.keys().iter().map(|key| (key.0, ())).collect()));
-        self.given.clear();
+        if group {
+            self.holding.take(op);
+        }
     }
 
     /// The group gave or took keys during an op.
     fn rebalance(&mut self, index: &Index<'_>, op: OpRef<'_>) {
-        for entry in op.rebalance() {
-            for key in &entry.keys {
-                if entry.kind == Rebalance::ASSIGNED {
-                    self.given.insert(key.0, op.row() as u32);
-                } else {
-                    self.given.remove(&key.0);
-                }
-                if let Some(position) = index.find_key(*key).and_then(|key| self.positions.get_mut(&key)) {
-                    position.is_held = false;
-                }
+        self.holding.rebalance(op);
+        for key in op.rebalance().iter().flat_map(|entry| &entry.keys) {
+            if let Some(position) = index.find_key(*key).and_then(|key| self.positions.get_mut(&key)) {
+                position.is_held = false;
             }
         }
     }
@@ -291,7 +275,7 @@ fn between_ops(index: &Index<'_>, options: &Options) -> (Steps, Steps) {
             }
             if op.kind() == Kind::Ok {
                 let key = index.keys[*id as usize].key;
-                let told = if group { consumer.holds(key.0) } else { None };
+                let told = if group { consumer.holding.holds(key.0) } else { None };
                 let is_rebalanced = || op.rebalance().iter().any(|entry| entry.keys.contains(&key));
                 let is_held = told.is_some() && !is_rebalanced();
                 let position = Position { txn, value: *last, is_held, told: told.unwrap_or(NONE) };

@@ -4,12 +4,14 @@
 //! ([`Workload::final_generator`]) and what the history is then judged by ([`Workload::options`]). It does not know
 //! whether it runs live or simulated, nor what is done to the cluster. To add one: a file here, and a line in [`ALL`].
 
+mod abort;
+mod client;
 mod drain;
 mod queue;
 
 pub use drain::{Drain, Left, TRY_LIMIT};
 
-use riprap_checker::Options;
+use riprap_checker::{Options, Verdict};
 use riprap_core::client::{Client, ClientConfig, ClientLog, Log, LogError, SubscribeVia};
 use riprap_core::generator::{BoxedGenerator, Draft};
 use riprap_core::history::MopRef;
@@ -31,6 +33,10 @@ pub struct WorkloadInfo {
     pub doc: &'static str,
     /// The anomalies it is made for.
     pub finds: &'static [&'static str],
+    /// Whether its clients send in transactions without being told to.
+    pub txn: bool,
+    /// How its consumers come by their keys unless they are told.
+    pub sub_via: &'static [SubscribeVia],
 }
 
 /// Makes one client of the system under test, where its caller runs.
@@ -69,10 +75,16 @@ pub trait Workload: Sync {
 
     /// By what the history is judged.
     fn options(&self, config: &TestConfig) -> Options;
+
+    /// What it has to say of a history itself, beyond what the checks find: what it counts, and why the history shows too
+    /// little of what the workload is for.
+    fn judge(&self, _history: &History, _options: &Options) -> Verdict {
+        Verdict::default()
+    }
 }
 
 /// All workloads, sorted by name.
-pub static ALL: &[&dyn Workload] = &[&queue::Queue];
+pub static ALL: &[&dyn Workload] = &[&abort::Abort, &queue::Queue];
 
 /// The workload of that name.
 pub fn find(name: &str) -> Option<&'static dyn Workload> {

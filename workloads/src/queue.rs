@@ -7,31 +7,24 @@
 //!
 //! With transactions every op of sends and polls is one (`txn`), of up to four of them in any order, and one in eight is to
 //! be aborted. What a member of a group has polled it commits with the transaction. After an abort nobody moves its
-//! consumer back: it goes on where it is. Every second process of a thread takes over the transactional id of the process
-//! before it, which it so fences, and ends what that has left open; what others leave open the coordinator has to end.
+//! consumer back: it goes on where it is.
 //!
 //! What it cannot see: anything about a record's own key, headers and timestamp, and without transactions the order in
 //! which records of different keys became visible.
 
-mod client;
-
-use crate::{Drain, Shared, Workload, WorkloadInfo, client_properties, committed, drain, options};
-use client::QueueClient;
+use crate::client::{self, LogClient, PARTITIONS_PER_TOPIC};
+use crate::{Drain, Shared, Workload, WorkloadInfo, committed, drain, options};
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_checker::Options;
-use riprap_core::client::{Client, ClientConfig, ClientLog, SubscribeVia};
+use riprap_core::client::{Client, SubscribeVia};
 use riprap_core::generator::{Ask, BoxedGenerator, Context, Draft, Generator, Offer, clients};
 use riprap_core::op::{F, Key, Kind, Mop, Offset, Op, OpValue, Process, Value};
 use riprap_core::plan::TestConfig;
 use riprap_core::seed::Stream;
 use riprap_core::{History, Seed};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
-/// How many keys share a topic.
-const PARTITIONS_PER_TOPIC: u32 = 4;
 /// One op in so many takes other keys; of a process that has subscribed fewer, since each makes the whole group share
 /// out its keys anew, and nobody reads meanwhile.
 const REASSIGN_EVERY: u32 = 32;
@@ -46,12 +39,8 @@ const CHASE_EVERY: u32 = 3;
 const MAX_MOPS: usize = 4;
 /// One transaction in so many is to be aborted.
 const ABORT_EVERY: u32 = 8;
-/// So many processes of a thread, one after the other, have the same transactional id.
-const PROCESSES_PER_ID: u32 = 2;
 /// The most keys that a process takes at a time.
 const MAX_KEYS: usize = 6;
-/// How long one poll waits for records. Short, so that a reader of quiet keys does not hold up its thread.
-const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// The most records of one poll: many, so that a consumer that lags sees long runs; few enough for an op to be read.
 const MAX_POLL_RECORDS: usize = 512;
 
@@ -73,6 +62,8 @@ static INFO: WorkloadInfo = WorkloadInfo {
         "torn-txn",
         "precommitted-read",
     ],
+    txn: false,
+    sub_via: &[SubscribeVia::Assign],
 };
 
 pub(crate) struct Queue;
@@ -102,49 +93,16 @@ impl Workload for Queue {
     }
 
     fn does(&self, f: &F) -> bool {
-        f.has_mops() || f.has_keys() || matches!(f, F::Crash | F::Committed | F::Debug)
+        client::does(f)
     }
 
     fn client(&self, config: &TestConfig, shared: &Shared, process: Process) -> Box<dyn Client> {
-        let name = format!("riprap-{process}");
-        let client_config = ClientConfig {
-            client_id: name.clone(),
-            bootstrap: shared.bootstrap.clone(),
-            acks: config.acks.clone(),
-            idempotence: config.idempotence,
-            transactional_id: config.txn.then(|| transactional_id(config, process)),
-            isolation: config.isolation,
-            group_id: "riprap".to_owned(),
-            partitions_per_topic: PARTITIONS_PER_TOPIC,
-            replication_factor: config.replication_factor,
-            value_bytes: config.value_bytes,
-            // An op is given up on a little later than the library gives up on its record, so that it can say so.
-            delivery_timeout: Duration::from_millis(config.op_timeout_ms * 3 / 4),
-            poll_timeout: POLL_TIMEOUT,
-            max_poll_records: MAX_POLL_RECORDS,
-            properties: client_properties(config),
-            log: named(&shared.log, &name),
-        };
-        Box::new(QueueClient::new(client_config, shared))
+        LogClient::boxed(client::config(config, shared, process, MAX_POLL_RECORDS), shared)
     }
 
     fn options(&self, config: &TestConfig) -> Options {
         options(config)
     }
-}
-
-/// The transactional id of a process; see the module. Source: the numbers of processes are those of
-/// [`riprap_core::interpreter`].
-fn transactional_id(config: &TestConfig, process: Process) -> String {
-    let Process::Client(process) = process else { panic!("the nemesis is no client") };
-    let (thread, turn) = (process % config.concurrency, process / config.concurrency);
-    format!("riprap-{thread}-{}", turn / PROCESSES_PER_ID)
-}
-
-/// The same log, with the client's name before each line.
-fn named(log: &ClientLog, name: &str) -> ClientLog {
-    let (log, name) = (log.clone(), name.to_owned());
-    ClientLog(Arc::new(move |line| log.0(&format!("{name}: {line}"))))
 }
 
 /// Decides the ops of the main phase.

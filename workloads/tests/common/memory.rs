@@ -28,6 +28,10 @@ pub(crate) enum Fault {
     Commits,
     /// None, but of every 10th commit nobody hears what came of it.
     Doubts,
+    /// Every 10th poll after an abort leaves out its first record.
+    Strays,
+    /// None, but an abort takes the consumer back to where its transaction began.
+    Rewinds,
 }
 
 #[derive(Default)]
@@ -36,6 +40,8 @@ pub(crate) struct Store {
     logs: BTreeMap<Key, Vec<Entry>>,
     chances: u64,
     members: u64,
+    /// How often members came or went.
+    generation: u64,
     /// Which member of the group each key was given to: the one that subscribed to it last.
     given: BTreeMap<Key, u64>,
     committed: BTreeMap<Key, Offset>,
@@ -57,16 +63,23 @@ pub(crate) struct MemLog {
     fault: Fault,
     config: ClientConfig,
     held: BTreeMap<Key, usize>,
+    /// The group's, when it last looked.
+    generation: u64,
     /// Its number in the group, while it is in it, and what it has subscribed to.
     member: Option<u64>,
     wanted: Vec<Key>,
     txn: Option<Open>,
+    /// Its last transaction was aborted, and it has not polled since.
+    is_after_abort: bool,
+    polls: usize,
 }
 
 struct Open {
     number: u64,
     keys: BTreeSet<Key>,
     offsets: Vec<(Key, Offset)>,
+    /// Where the consumer was when it began.
+    held: BTreeMap<Key, usize>,
 }
 
 impl MemLog {
@@ -76,9 +89,12 @@ impl MemLog {
             fault,
             config: config.clone(),
             held: BTreeMap::new(),
+            generation: 0,
             member: None,
             wanted: Vec::new(),
             txn: None,
+            is_after_abort: false,
+            polls: 0,
         }
     }
 
@@ -87,11 +103,13 @@ impl MemLog {
             return Vec::new();
         }
         let store = self.store.lock().expect("no holder panics");
+        if std::mem::replace(&mut self.generation, store.generation) == store.generation {
+            return Vec::new();
+        }
+        // Whoever comes or goes, everybody gives up all that it has, and begins anew with what it is given.
+        let taken: Vec<Key> = std::mem::take(&mut self.held).into_keys().collect();
         let is_given = |key: &Key| store.given.get(key).copied() == self.member;
-        let taken: Vec<Key> = self.held.keys().copied().filter(|key| !is_given(key)).collect();
-        self.held.retain(|key, _| is_given(key));
-        let fresh = self.wanted.iter().copied().filter(|key| is_given(key) && !self.held.contains_key(key));
-        let fresh: Vec<Key> = fresh.collect();
+        let fresh: Vec<Key> = self.wanted.iter().copied().filter(is_given).collect();
         self.held.extend(
             fresh.iter().map(|key| (*key, store.committed.get(key).map_or(0, |offset| offset.0 as usize))),
         );
@@ -113,7 +131,7 @@ impl MemLog {
     /// The end of the transaction, and whether it was committed.
     fn end(&mut self, commit: bool) {
         let torn = commit && self.every(20, Fault::Tears);
-        let Open { number, keys, offsets } = self.txn.take().expect("begun before");
+        let Open { number, keys, offsets, .. } = self.txn.take().expect("begun before");
         let mut store = self.store.lock().expect("no holder panics");
         if torn && let Some(first) = keys.first() {
             let entries = store.logs.get_mut(first).expect("sent to").iter_mut();
@@ -181,25 +199,38 @@ impl Log for MemLog {
     }
 
     fn poll(&mut self) -> LocalFuture<'_, Result<Polled, LogError>> {
-        let mut skip = usize::from(self.every(50, Fault::Skips));
+        let strays = std::mem::take(&mut self.is_after_abort) && self.every(10, Fault::Strays);
+        let mut skip = strays || self.every(50, Fault::Skips);
         let rebalance = self.rebalance();
         let shows_all = self.fault == Fault::Shows || self.config.isolation == Isolation::ReadUncommitted;
         let store = self.store.lock().expect("no holder panics");
         let mut reads = Vec::new();
-        for (key, position) in &mut self.held {
-            let log = store.logs.get(key).map_or(&[][..], Vec::as_slice);
+        let mut keys: Vec<Key> = self.held.keys().copied().collect();
+        // Where a poll may not bring all there is, another key is the first one next time.
+        self.polls += 1;
+        let first = self.polls % keys.len().max(1);
+        keys.rotate_left(first);
+        let mut left = self.config.max_poll_records;
+        for key in keys {
+            let position = self.held.get_mut(&key).expect("it is held");
+            let log = store.logs.get(&key).map_or(&[][..], Vec::as_slice);
             let end = store.end(log, shows_all).max(*position);
             let fresh = (*position..).zip(&log[*position..end]);
             let shown = fresh.filter(|(_, entry)| shows_all || !store.is_aborted(**entry));
             let records = shown.filter_map(|(place, entry)| Some((Offset(place as i64), entry.value?)));
-            let mut records: Vec<(Offset, Value)> = records.collect();
-            if skip > 0 && !records.is_empty() {
+            let mut records: Vec<(Offset, Value)> = records.take(left).collect();
+            left -= records.len();
+            *position = match records.last() {
+                Some((last, _)) if left == 0 => last.0 as usize + 1,
+                _ if left == 0 => *position,
+                _ => end,
+            };
+            if skip && !records.is_empty() {
                 records.remove(0);
-                skip = 0;
+                skip = false;
             }
-            *position = end;
             if !records.is_empty() {
-                reads.push((*key, records));
+                reads.push((key, records));
             }
         }
         done(Ok(Polled { reads, rebalance }))
@@ -213,7 +244,9 @@ impl Log for MemLog {
         let position = |key: &Key| if from_beginning { 0 } else { self.held.get(key).copied().unwrap_or(0) };
         self.held = keys.iter().map(|key| (*key, position(key))).collect();
         if let Some(member) = self.member.take() {
-            self.store.lock().expect("no holder panics").given.retain(|_, holder| *holder != member);
+            let mut store = self.store.lock().expect("no holder panics");
+            store.given.retain(|_, holder| *holder != member);
+            store.generation += 1;
         }
         done(Ok(()))
     }
@@ -221,6 +254,7 @@ impl Log for MemLog {
     fn subscribe<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>> {
         let mut store = self.store.lock().expect("no holder panics");
         store.members += 1;
+        store.generation += 1;
         let member = store.members;
         store.given.retain(|_, holder| Some(*holder) != self.member);
         store.given.extend(keys.iter().map(|key| (*key, member)));
@@ -233,7 +267,8 @@ impl Log for MemLog {
         assert!(self.txn.is_none() && self.config.transactional_id.is_some(), "begun twice, or by nobody");
         let mut store = self.store.lock().expect("no holder panics");
         store.txns += 1;
-        self.txn = Some(Open { number: store.txns, keys: BTreeSet::new(), offsets: Vec::new() });
+        let held = self.held.clone();
+        self.txn = Some(Open { number: store.txns, keys: BTreeSet::new(), offsets: Vec::new(), held });
         done(Ok(()))
     }
 
@@ -247,6 +282,16 @@ impl Log for MemLog {
 
     fn abort(&mut self) -> LocalFuture<'_, Result<(), LogError>> {
         let commit = self.every(20, Fault::Commits);
+        self.is_after_abort = true;
+        if self.fault == Fault::Rewinds {
+            let before = &self.txn.as_ref().expect("begun before").held;
+            let store = self.store.lock().expect("no holder panics");
+            for (key, position) in &mut self.held {
+                // What the group gave it meanwhile it had from the committed offset on.
+                let committed = store.committed.get(key).map_or(0, |offset| offset.0 as usize);
+                *position = before.get(key).copied().unwrap_or(committed);
+            }
+        }
         self.end(commit);
         done(Ok(()))
     }

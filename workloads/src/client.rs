@@ -1,15 +1,74 @@
-//! The client of the queue workload: its ops, as calls of a [`Log`].
+//! The client of every workload on a log: its ops, as calls of a [`Log`].
+//!
+//! Every second process of a thread takes over the transactional id of the process before it, which it so fences, and ends
+//! what that has left open; what others leave open the coordinator has to end.
 
-use crate::{Connect, Shared};
-use riprap_core::client::{Client, ClientConfig, Completion, LocalFuture, Log, LogError};
-use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpError, OpValue, Txn};
+use crate::{Connect, Shared, client_properties};
+use riprap_core::client::{Client, ClientConfig, ClientLog, Completion, LocalFuture, Log, LogError};
+use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpError, OpValue, Process, Txn};
+use riprap_core::plan::TestConfig;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How many keys share a topic.
+pub(crate) const PARTITIONS_PER_TOPIC: u32 = 4;
+/// So many processes of a thread, one after the other, have the same transactional id.
+const PROCESSES_PER_ID: u32 = 2;
+/// How long one poll waits for records. Short, so that a reader of quiet keys does not hold up its thread.
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Whether the client knows such ops.
+pub(crate) fn does(f: &F) -> bool {
+    f.has_mops() || f.has_keys() || matches!(f, F::Crash | F::Committed | F::Debug)
+}
+
+/// The settings of the client that runs as this process, whose polls return so many records at most.
+pub(crate) fn config(
+    config: &TestConfig,
+    shared: &Shared,
+    process: Process,
+    max_poll_records: usize,
+) -> ClientConfig {
+    let name = format!("riprap-{process}");
+    ClientConfig {
+        client_id: name.clone(),
+        bootstrap: shared.bootstrap.clone(),
+        acks: config.acks.clone(),
+        idempotence: config.idempotence,
+        transactional_id: config.txn.then(|| transactional_id(config, process)),
+        isolation: config.isolation,
+        group_id: "riprap".to_owned(),
+        partitions_per_topic: PARTITIONS_PER_TOPIC,
+        replication_factor: config.replication_factor,
+        value_bytes: config.value_bytes,
+        // An op is given up on a little later than the library gives up on its record, so that it can say so.
+        delivery_timeout: Duration::from_millis(config.op_timeout_ms * 3 / 4),
+        poll_timeout: POLL_TIMEOUT,
+        max_poll_records,
+        properties: client_properties(config),
+        log: named(&shared.log, &name),
+    }
+}
+
+/// The transactional id of a process; see the module. Source: the numbers of processes are those of
+/// [`riprap_core::interpreter`].
+fn transactional_id(config: &TestConfig, process: Process) -> String {
+    let Process::Client(process) = process else { panic!("the nemesis is no client") };
+    let (thread, turn) = (process % config.concurrency, process / config.concurrency);
+    format!("riprap-{thread}-{}", turn / PROCESSES_PER_ID)
+}
+
+/// The same log, with the client's name before each line.
+fn named(log: &ClientLog, name: &str) -> ClientLog {
+    let (log, name) = (log.clone(), name.to_owned());
+    ClientLog(Arc::new(move |line| log.0(&format!("{name}: {line}"))))
+}
 
 /// Carries out the ops over a log that is connected when it is first needed.
-pub(super) struct QueueClient {
+pub(crate) struct LogClient {
     config: ClientConfig,
     connect: Connect,
     topics: Arc<Mutex<BTreeSet<String>>>,
@@ -18,10 +77,11 @@ pub(super) struct QueueClient {
     in_group: bool,
 }
 
-impl QueueClient {
-    pub(super) fn new(config: ClientConfig, shared: &Shared) -> QueueClient {
+impl LogClient {
+    /// A client that has not connected to anything yet.
+    pub(crate) fn boxed(config: ClientConfig, shared: &Shared) -> Box<dyn Client> {
         let (connect, topics) = (Rc::clone(&shared.connect), Arc::clone(&shared.topics));
-        QueueClient { config, connect, topics, log: None, in_group: false }
+        Box::new(LogClient { config, connect, topics, log: None, in_group: false })
     }
 
     fn log(&mut self) -> Result<&mut Box<dyn Log>, LogError> {
@@ -172,7 +232,7 @@ impl QueueClient {
     }
 }
 
-impl Client for QueueClient {
+impl Client for LogClient {
     fn invoke<'a>(&'a mut self, op: &'a Op) -> LocalFuture<'a, Completion> {
         Box::pin(async move {
             let Extra { from_beginning, abort, .. } = op.extra;
@@ -188,7 +248,7 @@ impl Client for QueueClient {
                 (F::Committed, OpValue::Json(keys)) => self.committed(keys).await,
                 (_, OpValue::Mops(mops)) => self.plain(mops, &mut extra).await,
                 (_, OpValue::Keys(keys)) => self.take_keys(op, keys).await,
-                (f, _) => panic!("the queue workload has no op `{}`", f.name()),
+                (f, _) => panic!("no workload on a log has an op `{}`", f.name()),
             };
             match result {
                 Ok(value) => Completion { kind: Kind::Ok, value, extra },

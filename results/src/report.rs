@@ -4,6 +4,7 @@
 //! next to it. It reads from the top: the verdict and why, how to run it again, what was found with its proof, what was
 //! done to the system, what the system did, every knob.
 
+mod aborts;
 mod appendix;
 pub(crate) mod html;
 mod ops;
@@ -63,6 +64,7 @@ pub fn report(input: &ReportInput<'_>) -> String {
     header(&mut page, input);
     page.raw("<main>\n");
     anomalies(&mut page, input);
+    aborts::aborts(&mut page, input.verdict);
     faults(&mut page, input);
     other_parts(&mut page, input.verdict);
     plots(&mut page, input);
@@ -304,7 +306,7 @@ fn faults(page: &mut Html, input: &ReportInput<'_>) {
 
 /// What others attached to the verdict, as `liveness`, and what has no section of its own.
 fn other_parts(page: &mut Html, verdict: &Verdict) {
-    let shown_elsewhere = ["faults", "phases", "seed"];
+    let shown_elsewhere = ["aborts", "faults", "phases", "seed"];
     for (name, part) in verdict.parts.iter().filter(|(name, _)| !shown_elsewhere.contains(&name.as_str())) {
         page.raw("<h3><b>").text(name).raw("</b></h3>\n<dl class=\"knobs\">\n");
         match part {

@@ -13,7 +13,7 @@
 
 use crate::record::TestRecord;
 use crate::terminal::{Colour, Paint};
-use riprap_checker::{Anomaly, Valid, Verdict};
+use riprap_checker::{Aborts, Anomaly, Positions, Valid, Verdict};
 use riprap_core::F;
 use std::path::Path;
 
@@ -48,6 +48,7 @@ pub fn summary(verdict: &Verdict, test: Option<&TestRecord>, report: Option<&Pat
         );
         text.push_str(&format!("  {}\n", line.trim_end()));
     }
+    text.push_str(&aborts(verdict));
     let mut facts = Vec::new();
     if let Some(test) = test {
         facts.push(("seed", test.config.seed.to_string()));
@@ -65,6 +66,22 @@ pub fn summary(verdict: &Verdict, test: Option<&TestRecord>, report: Option<&Pat
         text.push_str(&format!("{} {fact}\n", paint.dim().paint(&format!("{name:<8}"))));
     }
     text
+}
+
+/// Where consumers went on after aborts, by how they held the key, if the workload has counted that.
+fn aborts(verdict: &Verdict) -> String {
+    let aborts: Aborts = crate::part(verdict, "aborts");
+    let rows = [("assigned", aborts.assigned), ("kept", aborts.kept), ("rebalanced", aborts.rebalanced)];
+    let rows = rows.into_iter().filter(|(_, positions)| positions.total() > 0);
+    let rows: Vec<String> = rows
+        .map(|(how, Positions { advance, rewind, rewind_further, other })| {
+            format!("  {how:<13}{advance:>8}{rewind:>9}{rewind_further:>17}{other:>8}\n")
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("\n  after aborts  advance   rewind   rewind further   other\n{}", rows.concat())
 }
 
 fn headline(verdict: &Verdict, test: Option<&TestRecord>, paint: Paint) -> String {
@@ -194,6 +211,26 @@ mod tests {
         unknown   9 of 12 ops ok
           vacuous: no poll returned: nobody looked
         ");
+    }
+
+    #[test]
+    fn where_consumers_went_on_after_aborts() {
+        let kept = Positions { advance: 65, rewind: 1, ..Positions::default() };
+        let rebalanced = Positions { rewind: 1203, rewind_further: 12, other: 4, ..Positions::default() };
+        let aborts = Aborts { transactions: 99, kept, rebalanced, ..Aborts::default() };
+        let told = verdict(Valid::True, &[], &[]).with_part("aborts", aborts);
+        insta::assert_snapshot!(summary(&told, None, None, Paint::PLAIN), @"
+        valid   9 of 12 ops ok
+
+          after aborts  advance   rewind   rewind further   other
+          kept               65        1                0       0
+          rebalanced          0     1203               12       4
+        ");
+        let none = verdict(Valid::True, &[], &[]).with_part("aborts", Aborts::default());
+        assert_eq!(
+            summary(&none, None, None, Paint::PLAIN),
+            summary(&verdict(Valid::True, &[], &[]), None, None, Paint::PLAIN)
+        );
     }
 
     #[test]

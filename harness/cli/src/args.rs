@@ -116,14 +116,15 @@ pub(crate) struct TestArgs {
     /// The seed that operations and faults are drawn from; drawn and printed if not given
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole(0, u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// Send and poll in transactions, of up to four sends and polls each; one in eight is aborted on purpose
+    /// Send and poll in transactions, of up to four sends and polls each; one in eight is aborted on purpose. Workload abort
+    /// does so by itself, in its own way
     #[arg(long)]
     pub(crate) txn: bool,
     /// What consumers see of transactions
     #[arg(long, value_name = "LEVEL", default_value = "read_committed")]
     pub(crate) isolation: IsolationArg,
-    /// How consumers come by their keys; with both, each choice of keys draws one
-    #[arg(long, value_name = "HOW,...", value_delimiter = ',', default_value = "assign")]
+    /// How consumers come by their keys; with both, each choice of keys draws one [default: assign; of workload abort, both]
+    #[arg(long, value_name = "HOW,...", value_delimiter = ',')]
     pub(crate) sub_via: Vec<SubViaArg>,
     /// How many replicas acknowledge a record: 0, 1 or all
     #[arg(long, value_name = "ACKS", default_value = "all", value_parser = ["0", "1", "all"])]
@@ -321,9 +322,9 @@ pub(crate) struct CheckArgs {
     /// What consumers saw of transactions
     #[arg(long, value_name = "LEVEL", default_value = "read_committed")]
     pub(crate) isolation: IsolationArg,
-    /// How consumers came by their keys
-    #[arg(long, value_name = "HOW", default_value = "assign")]
-    pub(crate) sub_via: SubViaArg,
+    /// How consumers came by their keys; subscribe if some did [default: assign; of workload abort, subscribe]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) sub_via: Option<SubViaArg>,
     /// How many replicas acknowledged a record: 0, 1 or all
     #[arg(long, value_name = "ACKS", default_value = "all", value_parser = ["0", "1", "all"])]
     pub(crate) acks: String,

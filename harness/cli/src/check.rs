@@ -3,13 +3,13 @@
 use crate::args::{CheckArgs, GuaranteesArg, SubViaArg};
 use crate::{Failure, print, say};
 use riprap_checker::{Examples, Options, Verdict, Via, check, read_history};
-use riprap_core::client::Isolation;
+use riprap_core::client::{Isolation, SubscribeVia};
 use riprap_core::fault::FaultInfo;
 use riprap_core::phase;
 use riprap_results::{Faults, Paint, json_text, summary};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
-    crate::test::workload(&args.workload)?;
+    let workload = crate::test::workload(&args.workload)?;
     if args.rw && args.guarantees == GuaranteesArg::Jepsen {
         return Err(Failure::usage(
             "--rw and --guarantees jepsen exclude each other: Jepsen has no such edges",
@@ -22,9 +22,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
     let own = phase::was_drained(&loaded.history);
     // Other tools' histories do not mark their phases; they are taken to be whole, unless their last line is cut.
     let drained = own.unwrap_or(loaded.dropped.is_none());
+    let subscribes = match args.sub_via {
+        Some(via) => via == SubViaArg::Subscribe,
+        None => workload.info().sub_via.contains(&SubscribeVia::Subscribe),
+    };
     let options = Options {
         isolation: Isolation::from(args.isolation).into(),
-        via: if args.sub_via == SubViaArg::Subscribe { Via::Subscribe } else { Via::Assign },
+        via: if subscribes { Via::Subscribe } else { Via::Assign },
         guarantees: args.guarantees.into(),
         acks_all: args.acks == "all",
         idempotent: args.idempotence,
@@ -34,7 +38,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<u8, Failure> {
         examples: if args.all { Examples::All } else { Examples::Few },
         ..Options::default()
     };
-    let mut verdict = check(&loaded.history, &options);
+    let mut verdict = check(&loaded.history, &options).merge(workload.judge(&loaded.history, &options));
     if own.is_some() {
         // Only riprap's own histories tell what their faults came to.
         let infos: Vec<&FaultInfo> = riprap_nemesis::ALL.iter().map(|fault| fault.info()).collect();

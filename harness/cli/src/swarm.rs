@@ -49,8 +49,11 @@ pub(crate) fn draw(
     knobs.set("fault-time", &[ms(2), ms(4), ms(8)], &mut config.fault_max_ms);
     knobs.set("quiet-time", &[ms(2), ms(6), ms(15)], &mut config.quiet_max_ms);
     knobs.set("op-timeout", &[ms(2), ms(5), ms(10)], &mut config.op_timeout_ms);
-    let idempotent = config.idempotence;
-    knobs.set("txn", &[false, false, idempotent], &mut config.txn);
+    // A workload of transactions has no choice.
+    if !config.txn {
+        let idempotent = config.idempotence;
+        knobs.set("txn", &[false, false, idempotent], &mut config.txn);
+    }
     let (committed, uncommitted) = (Isolation::ReadCommitted, Isolation::ReadUncommitted);
     knobs.set("isolation", &[committed, committed, committed, uncommitted], &mut config.isolation);
     let (assign, subscribe) = (SubscribeVia::Assign, SubscribeVia::Subscribe);

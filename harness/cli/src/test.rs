@@ -27,7 +27,7 @@ use riprap_results::{
 };
 use riprap_systems::Registered;
 use riprap_systems::simulated::Simulated;
-use riprap_workloads::Workload;
+use riprap_workloads::{Workload, WorkloadInfo};
 use serde_json::Value as Json;
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -106,7 +106,12 @@ impl Test {
     /// The knobs that arguments ask for.
     pub(crate) fn config(args: &TestArgs) -> Result<TestConfig, Failure> {
         unsupported(args)?;
-        check_together(args)?;
+        let info = workload(&args.workload)?.info();
+        check_together(args, info)?;
+        let sub_via = match args.sub_via.as_slice() {
+            [] => info.sub_via.to_vec(),
+            asked => asked.iter().map(|via| SubscribeVia::from(*via)).collect(),
+        };
         Ok(TestConfig {
             system: args.system.clone(),
             workload: args.workload.clone(),
@@ -117,9 +122,9 @@ impl Test {
             rate_hz: args.rate,
             concurrency: args.concurrency,
             seed: args.seed.map_or_else(draw_seed, Ok)?,
-            txn: args.txn,
+            txn: args.txn || info.txn,
             isolation: args.isolation.into(),
-            sub_via: args.sub_via.iter().map(|via| SubscribeVia::from(*via)).collect(),
+            sub_via,
             acks: args.acks.clone(),
             idempotence: args.idempotence,
             defect: args.defect.clone(),
@@ -432,6 +437,10 @@ fn check_plan(
             }
         }
     }
+    if workload.info().txn && !config.txn {
+        let name = workload.info().name;
+        return Err(format!("config.txn is false; true is right: workload {name} is one of transactions"));
+    }
     for (number, op) in plan.ops.iter().flatten().enumerate() {
         if !workload.does(&op.draft.f) {
             let (f, name) = (op.draft.f.name(), workload.info().name);
@@ -476,18 +485,19 @@ fn unsupported(args: &TestArgs) -> Result<(), Failure> {
 }
 
 /// What each option may be and they may not be together.
-fn check_together(args: &TestArgs) -> Result<(), Failure> {
+fn check_together(args: &TestArgs, workload: &WorkloadInfo) -> Result<(), Failure> {
     if args.idempotence && args.acks != "all" {
         let acks = &args.acks;
         return Err(Failure::Usage(format!(
             "--acks {acks} and --idempotence true exclude each other; --acks all or --idempotence false is right"
         )));
     }
-    if args.txn && !args.idempotence {
-        return Err(Failure::usage(
-            "--txn and --idempotence false exclude each other: who sends in transactions is idempotent; one of them is \
-             right",
-        ));
+    if (args.txn || workload.txn) && !args.idempotence {
+        let asked = if args.txn { "--txn".to_owned() } else { format!("--workload {}", workload.name) };
+        return Err(Failure::Usage(format!(
+            "{asked} and --idempotence false exclude each other: who sends in transactions is idempotent; one of them is \
+             right"
+        )));
     }
     if let Some(bin) = &args.bin {
         let kind = std::fs::metadata(bin);

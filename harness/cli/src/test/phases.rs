@@ -95,7 +95,9 @@ pub(super) fn phases(
         riprap_checker::Options { drained: left.unread.is_empty(), ..test.workload.options(config) };
     let infos: Vec<&FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
     let faults = Faults::of(history, &infos);
-    let mut verdict = riprap_checker::check(history, &options).merge(faults.verdict());
+    let mut verdict = riprap_checker::check(history, &options)
+        .merge(test.workload.judge(history, &options))
+        .merge(faults.verdict());
     for info in infos.iter().filter(|info| !faults.0.contains_key(info.name)) {
         let why = format!("{} never struck: the run was too short for it", info.name);
         verdict = verdict.merge(Verdict::unknown("faults", why));

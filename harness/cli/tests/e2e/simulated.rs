@@ -16,12 +16,13 @@ fn text(path: &Path) -> &str {
 
 #[test]
 fn a_seed_is_the_same_run_again() {
-    for more in [&[][..], &["--txn", "--sub-via=assign,subscribe"]] {
+    for more in [&[][..], &["--txn", "--sub-via=assign,subscribe"], &["--workload=abort"]] {
         let place = Place::mine();
         let args = [&["test", "--sim", "--seed=5", "--time-limit=10s"], more].concat();
         let run = || {
             let done = place.run(&args).end().expect(0);
-            assert!(done.out.starts_with("valid   broker queue, "), "{}", done.out);
+            let workload = if more.contains(&"--workload=abort") { "abort" } else { "queue" };
+            assert!(done.out.starts_with(&format!("valid   broker {workload}, ")), "{}", done.out);
             let run = place.latest().canonicalize().expect("it points at the run");
             assert!(json(&run.join("test.json"))["sim"].is_object());
             assert!(json(&run.join("plan.json"))["ops"].as_array().is_some_and(|ops| ops.len() > 100));
@@ -51,6 +52,47 @@ fn every_fault_strikes_in_simulation() {
         assert_eq!(fault["strikes"], fault["took_effect"], "{name}: {fault}");
         assert!(fault["strikes"].as_u64() > Some(0), "{name}: {fault}");
     }
+}
+
+/// Where consumers go on after an abort is counted; of a stored history, too.
+#[test]
+fn aborts_are_counted() {
+    let place = Place::mine();
+    let args = ["test", "--sim", "--seed=3", "--workload=abort", "--nemesis=none", "--time-limit=10s"];
+    let done = place.run(&args).end().expect(0);
+    assert!(done.out.contains("after aborts  advance   rewind   rewind further   other"), "{}", done.out);
+    let run = place.latest().canonicalize().expect("it points at the run");
+    let config = json(&run.join("test.json"));
+    let via = serde_json::json!(["assign", "subscribe"]);
+    assert_eq!((&config["txn"], &config["sub_via"]), (&true.into(), &via));
+    let results = json(&run.join("results.json"));
+    let aborts = &results["aborts"];
+    let count = |how: &str, place: &str| aborts[how][place].as_u64().expect("a count");
+    assert!(count("assigned", "advance") > 50 && count("kept", "advance") > 10, "{aborts}");
+    // No client goes back by itself.
+    for (how, place) in [("assigned", "rewind"), ("assigned", "other"), ("kept", "rewind"), ("kept", "other")]
+    {
+        assert_eq!(count(how, place), 0, "{aborts}");
+    }
+    let history = run.join("history.jsonl");
+    let checked = riprap(["check", text(&history), "--workload", "abort", "--json"]).expect(0);
+    let checked: Json = serde_json::from_str(&checked.out).expect("JSON");
+    assert_eq!(&checked["aborts"], aborts);
+
+    // A history of something else shows nothing of it.
+    let queue =
+        place.run(&["test", "--sim", "--nemesis=none", "--time-limit=2s", "--sub-via=subscribe"]).end();
+    assert!(!queue.expect(0).out.contains("after aborts"));
+    let history = place.latest().join("history.jsonl");
+    let checked = riprap(["check", text(&history), "--workload", "abort"]).expect(2);
+    assert!(checked.out.contains("aborts: no transaction was aborted after it had read "), "{}", checked.out);
+
+    // It is one of transactions, whatever somebody writes there.
+    let mut edited = config.clone();
+    edited["txn"] = false.into();
+    fs::write(run.join("test.json"), edited.to_string()).expect("a file");
+    let refused = riprap(["replay", text(&run)]).expect(254);
+    assert!(refused.only_line().contains("config.txn is false; true is right"), "{}", refused.err);
 }
 
 #[test]

@@ -9,13 +9,21 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DefectKind {
     /// See [`ALL`].
+    AckThenTruncate,
+    /// See [`ALL`].
     AmnesiacCoordinator,
     /// See [`ALL`].
     DelayedEndtxn,
     /// See [`ALL`].
     FetchFilterSkip,
     /// See [`ALL`].
+    HwTruncation,
+    /// See [`ALL`].
+    LastReplicaStanding,
+    /// See [`ALL`].
     LateProduceHang,
+    /// See [`ALL`].
+    LazyFsync,
     /// See [`ALL`].
     LostLeaseUnaware,
     /// See [`ALL`].
@@ -25,11 +33,19 @@ pub enum DefectKind {
     /// See [`ALL`].
     OooInsteadOfDedup,
     /// See [`ALL`].
+    PendingOffsetsDropped,
+    /// See [`ALL`].
     PidOverlap,
+    /// See [`ALL`].
+    ReadAboveHw,
     /// See [`ALL`].
     ReadAboveLso,
     /// See [`ALL`].
     SeqReuseAfterAbort,
+    /// See [`ALL`].
+    StaleEndCache,
+    /// See [`ALL`].
+    StaleGenerationOwner,
     /// See [`ALL`].
     StrictMarkerEpoch,
     /// See [`ALL`].
@@ -58,6 +74,14 @@ pub struct Defect {
 /// Every defect, by name.
 pub static ALL: &[Defect] = &[
     Defect {
+        kind: DefectKind::AckThenTruncate,
+        name: "ack-then-truncate",
+        source: "Redpanda PR #3003 (up to 21.10.2): success is told by the term at the offset, not by the commit index",
+        mechanism: "a leader that is replaced answers what waits for replicas as stored if its log still has it, and truncates it then",
+        trigger: "--nemesis partition,pause --time-limit 60s --fault-time 3s --quiet-time 2s",
+        anomalies: &["inconsistent-offsets", "lost-write", "unseen", "duplicate"],
+    },
+    Defect {
         kind: DefectKind::AmnesiacCoordinator,
         name: "amnesiac-coordinator",
         source: "Redpanda #6018, #6019 (to 22.2): an open transaction lived in its coordinator's memory alone",
@@ -82,12 +106,37 @@ pub static ALL: &[Defect] = &[
         anomalies: &["poll-skip", "int-poll-skip", "lost-write", "unseen"],
     },
     Defect {
+        kind: DefectKind::HwTruncation,
+        name: "hw-truncation",
+        source: "KIP-101, scenario 1; Kafka before 0.11",
+        mechanism: "a follower of a new leader cuts its log at its own high watermark, which lags, and leads before it has the records again",
+        trigger: "--nodes 5 --nemesis kill:minority --time-limit 60s --fault-time 4s --quiet-time 3s",
+        anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
+    },
+    Defect {
+        kind: DefectKind::LastReplicaStanding,
+        name: "last-replica-standing",
+        source: "KIP-966; Kafka before 4.1 without eligible leader replicas",
+        mechanism: "the last replica in the ISR loses its unsynced tail with its power, and leads all the same; the others cut theirs",
+        trigger: "--sim --nodes 5 --set fsync=interval --set flush.interval.ms=4000 --set replica.fetch.wait.max.ms=200 \
+                  --set replica.lag.time.max.ms=400 --nemesis partition:halves,power-loss:one --keys 24 --time-limit 60s",
+        anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
+    },
+    Defect {
         kind: DefectKind::LateProduceHang,
         name: "late-produce-hang",
         source: "KIP-890, part 1; transaction.partition.verification.enable, Kafka 3.6",
         mechanism: "a leader appends a record of a transaction that is over: no marker will ever end it, and committed reads stop there",
         trigger: "--sim --txn --nemesis hold --set client.request.timeout.ms=500 --time-limit 60s",
         anomalies: &["stuck-consumer", "unseen"],
+    },
+    Defect {
+        kind: DefectKind::LazyFsync,
+        name: "lazy-fsync",
+        source: "NATS JetStream #7564 (Jepsen, 2025): acknowledged at once, synced every two minutes",
+        mechanism: "records count once they are written, and are synced two minutes later: a power failure of many brokers takes them",
+        trigger: "--sim --nemesis power-loss:all --time-limit 30s --fault-time 2s --quiet-time 6s",
+        anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
     Defect {
         kind: DefectKind::LostLeaseUnaware,
@@ -122,12 +171,28 @@ pub static ALL: &[Defect] = &[
         anomalies: &["duplicate"],
     },
     Defect {
+        kind: DefectKind::PendingOffsetsDropped,
+        name: "pending-offsets-dropped",
+        source: "KAFKA-19163; Kafka 4.0.0",
+        mechanism: "a group without members whose only offsets are those of open transactions is deleted with them",
+        trigger: "--txn --sub-via subscribe",
+        anomalies: &["committed-offset-regression", "redelivery"],
+    },
+    Defect {
         kind: DefectKind::PidOverlap,
         name: "pid-overlap",
         source: "KAFKA-20031 (before 4.3.0): a block of producer ids that overlaps the one before",
         mechanism: "two brokers hand out the same producer ids: what one producer sends is taken for what the other has sent, and acknowledged without being stored",
         trigger: "--nemesis none --time-limit 15s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
+    },
+    Defect {
+        kind: DefectKind::ReadAboveHw,
+        name: "read-above-hw",
+        source: "KAFKA-9835: a read passes its limit when an append comes in between",
+        mechanism: "a consumer that finds something to read is given all that is appended behind it, committed or not",
+        trigger: "--nemesis partition --time-limit 60s --fault-time 4s --quiet-time 2s",
+        anomalies: &["inconsistent-offsets", "duplicate", "phantom-read"],
     },
     Defect {
         kind: DefectKind::ReadAboveLso,
@@ -144,6 +209,23 @@ pub static ALL: &[Defect] = &[
         mechanism: "after an abort the first batches of the next transaction are taken for those of the aborted one, and acknowledged without being stored",
         trigger: "--txn --nemesis none --time-limit 15s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
+    },
+    Defect {
+        kind: DefectKind::StaleEndCache,
+        name: "stale-end-cache",
+        source: "Jepsen, Bufstream 0.1.0 (2024), #1: polls are empty for ever because of a stale cache",
+        mechanism: "a broker that leads again lets consumers read up to what was committed when it led last, and never further",
+        trigger: "--nemesis partition --time-limit 60s --fault-time 4s --quiet-time 2s",
+        anomalies: &["stuck-consumer", "unseen"],
+    },
+    Defect {
+        kind: DefectKind::StaleGenerationOwner,
+        name: "stale-generation-owner",
+        source: "KAFKA-19974, KAFKA-12984: commits of former owners of partitions are taken",
+        mechanism: "a coordinator takes commits of members of earlier generations, and of those that it has thrown out",
+        trigger: "--sim --sub-via subscribe --keys 3 --set client.session.timeout.ms=1000 \
+                  --set client.heartbeat.interval.ms=300 --nemesis hold --time-limit 60s --fault-time 5s --quiet-time 1s",
+        anomalies: &["committed-offset-regression", "redelivery"],
     },
     Defect {
         kind: DefectKind::StrictMarkerEpoch,

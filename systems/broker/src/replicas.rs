@@ -2,13 +2,14 @@
 
 use crate::config::BrokerConfig;
 use crate::coordinators::is_internal;
+use crate::defect::DefectKind;
 use crate::durability::{Flush, Fsync};
 use crate::high_watermarks::HighWatermarks;
 use crate::ids::{PartitionKey, TopicId};
 use crate::log::{Cleanup, LogConfig, LogError, PartitionLog};
 use crate::metadata::Topic;
 use crate::node::{Cx, Fatal, Running};
-use crate::replica::Replica;
+use crate::replica::{Replica, Role};
 use riprap_env::log;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,14 +44,15 @@ pub(crate) struct Replicas {
 
 impl Replicas {
     pub(crate) fn new(config: &BrokerConfig, high_watermarks: HighWatermarks) -> Replicas {
+        let (fsync, flush_interval_ms) = flush_of(config);
         Replicas {
             open: BTreeMap::new(),
             high_watermarks,
             is_awake: false,
             dirty: BTreeSet::new(),
             changed: BTreeSet::new(),
-            fsync: config.fsync,
-            flush: Flush::new(config.flush_interval_ms),
+            fsync,
+            flush: Flush::new(flush_interval_ms),
             isr_check_at_ns: 0,
             isr_pause_until_ns: 0,
             is_asking_for_isrs: false,
@@ -131,6 +133,15 @@ impl Replicas {
     }
 }
 
+/// When logs are synced, and how often if at an interval.
+fn flush_of(config: &BrokerConfig) -> (Fsync, u64) {
+    // DEFECT lazy-fsync: records count once they are written, whatever is asked for, and are synced every two minutes.
+    if config.defect == Some(DefectKind::LazyFsync) {
+        return (Fsync::Interval, 120_000);
+    }
+    (config.fsync, config.flush_interval_ms)
+}
+
 fn dir_of(key: PartitionKey) -> String {
     format!("{DIR}/{}", name_of(key))
 }
@@ -183,13 +194,20 @@ impl Running {
                     self.membership.hurry(cx.now_ns);
                     let saved = replicas.high_watermarks.get(key);
                     opened.push(key);
-                    missing.insert(open(key, name, log_config, self.config.fsync, saved, cx)?)
+                    missing.insert(open(key, name, log_config, replicas.fsync, saved, cx)?)
                 }
             };
             replica.log.set_config(log_config);
             if replica.update(me, partition, cx.now_ns, cx.env) {
                 replicas.changed.insert(key);
                 replicas.isr_check_at_ns = cx.now_ns;
+                // DEFECT hw-truncation: a follower cuts its log at the high watermark that it knows, before it has asked
+                // its leader for anything.
+                let has_defect = self.config.defect == Some(DefectKind::HwTruncation);
+                if has_defect && matches!(replica.role, Role::Follower(_)) {
+                    let cut = replica.log.truncate_to(cx.env.disk(), replica.high_watermark);
+                    cut.map_err(|error| Fatal::Log { partition: replica.name(), error })?;
+                }
             }
         }
         for key in opened {

@@ -15,6 +15,7 @@ mod reassign;
 pub(crate) mod topics;
 
 use crate::connection::ReplyTo;
+use crate::defect::DefectKind;
 use crate::ids::BrokerId;
 use crate::metadata::{Image, Record};
 use crate::node::{Call, Cx, Running};
@@ -26,6 +27,7 @@ use riprap_protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse,
     ForwardRequestRequest, ForwardRequestResponse,
 };
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often sessions are looked at.
@@ -197,7 +199,17 @@ impl Running {
     /// Proposes records and has the controller's image include them. Errors: nothing was proposed.
     fn propose(&mut self, records: &[Record], cx: &mut Cx<'_>) -> Result<Index, ErrorCode> {
         let controller = self.controller.as_mut().ok_or(ErrorCode::NOT_CONTROLLER)?;
-        match self.quorum.propose(records) {
+        let mut records = Cow::from(records);
+        // DEFECT last-replica-standing: who has all that is committed without being in the ISR is not remembered, so that the
+        // last in it stays the only one to lead, whatever it lost.
+        if self.config.defect == Some(DefectKind::LastReplicaStanding) {
+            for record in records.to_mut() {
+                if let Record::SetPartition { state, .. } = record {
+                    state.elr.clear();
+                }
+            }
+        }
+        match self.quorum.propose(&records) {
             Ok(index) => {
                 records.iter().for_each(|record| controller.image.apply(record));
                 controller.last_proposed = index;

@@ -42,6 +42,8 @@ pub(crate) struct Replica {
     pub(crate) high_watermark: i64,
     /// When the leader's high watermark moved last, and from where. Only a planted bug looks at it.
     pub(crate) moved: (u64, i64),
+    /// The high watermark at the end of this broker's last leadership, if it led in this life; for a defect alone.
+    pub(crate) led_until: Option<i64>,
     /// Of the newest state that was seen, whatever the role.
     leader_epoch: Option<LeaderEpoch>,
     fsync: Fsync,
@@ -57,6 +59,7 @@ impl Replica {
             role: Role::Idle,
             high_watermark,
             moved: (0, high_watermark),
+            led_until: None,
             leader_epoch: None,
             fsync,
         }
@@ -124,6 +127,9 @@ impl Replica {
             (state.leader_epoch, self.log.log_end_offset(), self.high_watermark);
         let isr = Ids(&state.isr);
         let name = self.name();
+        if self.leader().is_some() {
+            self.led_until = Some(high_watermark);
+        }
         self.role = match state.leader {
             Some(id) if id == me => {
                 log!(

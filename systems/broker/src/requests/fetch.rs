@@ -259,8 +259,9 @@ impl Running {
         let replica = self.leads(key, partition.current_leader_epoch)?;
         let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let below_offset = match who {
-            Fetcher::Consumer(Isolation::ReadUncommitted) => replica.high_watermark,
-            Fetcher::Consumer(Isolation::ReadCommitted) => self.stable_below(replica, now_ns),
+            Fetcher::Consumer(isolation) => {
+                self.readable_below(replica, isolation, partition.fetch_offset, now_ns)
+            }
             Fetcher::Follower(id, _) if leader.is_follower(id) => replica.log.log_end_offset(),
             Fetcher::Follower(..) => return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
         };
@@ -285,9 +286,28 @@ impl Running {
         Ok((key, None, below_offset))
     }
 
-    /// Up to where a consumer of committed records may read.
-    fn stable_below(&self, replica: &Replica, now_ns: u64) -> i64 {
-        let (stable, high_watermark) = (replica.last_stable_offset(), replica.high_watermark);
+    /// Up to where a consumer may read.
+    fn readable_below(&self, replica: &Replica, isolation: Isolation, fetch_offset: i64, now_ns: u64) -> i64 {
+        let mut high_watermark = replica.high_watermark;
+        // DEFECT stale-end-cache: what was committed when this broker led last is all that it ever lets consumers read.
+        if let Some(end) = replica.led_until
+            && self.config.has(DefectKind::StaleEndCache)
+        {
+            high_watermark = high_watermark.min(end);
+        }
+        // DEFECT read-above-hw: who finds something to read is also given what was appended since, committed or not.
+        if fetch_offset < high_watermark && self.config.has(DefectKind::ReadAboveHw) {
+            high_watermark = replica.log.log_end_offset();
+        }
+        match isolation {
+            Isolation::ReadUncommitted => high_watermark,
+            Isolation::ReadCommitted => self.stable_below(replica, high_watermark, now_ns),
+        }
+    }
+
+    /// Up to where a consumer of committed records may read, of what is below the high watermark.
+    fn stable_below(&self, replica: &Replica, high_watermark: i64, now_ns: u64) -> i64 {
+        let stable = replica.log.last_stable_offset(high_watermark);
         // DEFECT lso-off-by-one: the first offset that is not stable is taken for the last that is.
         if self.config.has(DefectKind::LsoOffByOne) {
             return (stable + 1).min(high_watermark);
@@ -302,11 +322,7 @@ impl Running {
     }
 
     /// This broker's copy of a partition, if it leads it, and in the epoch that the client knows (-1: in any).
-    pub(crate) fn leads(
-        &self,
-        key: PartitionKey,
-        client_epoch: i32,
-    ) -> Result<&crate::replica::Replica, ErrorCode> {
+    pub(crate) fn leads(&self, key: PartitionKey, client_epoch: i32) -> Result<&Replica, ErrorCode> {
         if self.quorum.image().partition(key).is_none() {
             return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         }

@@ -318,6 +318,11 @@ impl Running {
         };
         // What this broker appended may be gone since: in its next leadership the offset may hold something else.
         let Some(leader) = replica.leader().filter(|leader| leader.epoch == append.epoch) else {
+            // DEFECT ack-then-truncate: what still stands where it was appended, by its epoch, counts as replicated.
+            let stands = replica.log.leader_epoch_of(append.end - 1) == Some(append.epoch.0);
+            if stands && self.config.defect == Some(DefectKind::AckThenTruncate) {
+                return Outcome::Safe;
+            }
             return Outcome::InDoubt(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         };
         let safe_end = match append.acks {

@@ -16,6 +16,7 @@ use crate::controller::Controller;
 use crate::coordinators::Coordinators;
 use crate::durability::{begin_disk, begin_life, disk_is_known};
 use crate::fetcher::{AskedFetch, Fetches};
+use crate::group::GroupConfig;
 use crate::high_watermarks::HighWatermarks;
 use crate::ids::{BrokerId, Incarnation, LeaderEpoch, PartitionEpoch, PartitionKey};
 use crate::membership::Membership;
@@ -189,7 +190,7 @@ impl Running {
             fetch_sessions: Sessions::default(),
             fetches: Fetches::default(),
             producer_ids: ProducerIds::default(),
-            coordinators: Coordinators::new(config.groups.clone()),
+            coordinators: Coordinators::new(GroupConfig { defect: config.defect, ..config.groups.clone() }),
             transactions: Transactions::new(config.defect),
             counters: Counters::default(),
             fetch_room: Room::new(config.fetch_unsent_max_bytes),

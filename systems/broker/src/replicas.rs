@@ -136,7 +136,7 @@ impl Replicas {
 /// When logs are synced, and how often if at an interval.
 fn flush_of(config: &BrokerConfig) -> (Fsync, u64) {
     // DEFECT lazy-fsync: records count once they are written, whatever is asked for, and are synced every two minutes.
-    if config.defect == Some(DefectKind::LazyFsync) {
+    if config.has(DefectKind::LazyFsync) {
         return (Fsync::Interval, 120_000);
     }
     (config.fsync, config.flush_interval_ms)
@@ -203,7 +203,7 @@ impl Running {
                 replicas.isr_check_at_ns = cx.now_ns;
                 // DEFECT hw-truncation: a follower cuts its log at the high watermark that it knows, before it has asked
                 // its leader for anything.
-                let has_defect = self.config.defect == Some(DefectKind::HwTruncation);
+                let has_defect = self.config.has(DefectKind::HwTruncation);
                 if has_defect && matches!(replica.role, Role::Follower(_)) {
                     let cut = replica.log.truncate_to(cx.env.disk(), replica.high_watermark);
                     cut.map_err(|error| Fatal::Log { partition: replica.name(), error })?;

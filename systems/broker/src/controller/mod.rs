@@ -202,7 +202,7 @@ impl Running {
         let mut records = Cow::from(records);
         // DEFECT last-replica-standing: who has all that is committed without being in the ISR is not remembered, so that the
         // last in it stays the only one to lead, whatever it lost.
-        if self.config.defect == Some(DefectKind::LastReplicaStanding) {
+        if self.config.has(DefectKind::LastReplicaStanding) {
             for record in records.to_mut() {
                 if let Record::SetPartition { state, .. } = record {
                     state.elr.clear();

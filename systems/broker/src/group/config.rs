@@ -1,5 +1,7 @@
 //! What a coordinator may be told, and its limits.
 
+use crate::defect::DefectKind;
+
 /// A coordinator's knobs and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
@@ -33,6 +35,8 @@ pub struct GroupConfig {
     pub max_offset_metadata_bytes: usize,
     /// Appends of one coordinator that are on their way to the log.
     pub max_in_flight: usize,
+    /// A planted bug.
+    pub defect: Option<DefectKind>,
 }
 
 impl Default for GroupConfig {
@@ -64,6 +68,7 @@ impl Default for GroupConfig {
             max_offset_metadata_bytes: 4096,
             // As many as a log that lost its followers may let pile up until clients have been turned away.
             max_in_flight: 10_000,
+            defect: None,
         }
     }
 }

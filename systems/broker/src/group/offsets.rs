@@ -8,10 +8,12 @@
 //! ends the transaction. Then they count, in the place that their records have in the log: a plain commit that came
 //! after them is newer, though they count later.
 
+use super::GroupConfig;
 use super::outbox::{Then, commit_error};
 use super::record::{Committed, Entry, NO_TIMESTAMP, TopicPartition};
 use super::state::{Group, State, Turn};
 use super::{AppendToken, Producer, ReplyTo, Response};
+use crate::defect::DefectKind;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
     OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
@@ -252,7 +254,9 @@ impl Group {
     ) {
         let generation = request.generation_id_or_member_epoch;
         let (member_id, instance_id) = (&request.member_id, request.group_instance_id.as_deref());
-        if let Err(code) = self.check_commit(generation, member_id, instance_id, producer.is_some()) {
+        if let Err(code) =
+            self.check_commit(generation, member_id, instance_id, producer.is_some(), turn.config)
+        {
             answer_commit(to, commit_answer(&request.topics, code), producer, turn);
             return;
         }
@@ -300,11 +304,15 @@ impl Group {
         member_id: &str,
         instance_id: Option<&str>,
         is_transactional: bool,
+        config: &GroupConfig,
     ) -> Result<(), ErrorCode> {
         let is_anybody = generation < 0 && member_id.is_empty() && instance_id.is_none();
         let is_empty = matches!(self.state, State::Empty { .. }) && !self.has_consumers();
         if self.state == State::Dead {
             Err(ErrorCode::COORDINATOR_NOT_AVAILABLE)
+        } else if config.defect == Some(DefectKind::StaleGenerationOwner) {
+            // DEFECT stale-generation-owner: whoever says that it is a member, in whatever generation, commits.
+            Ok(())
         } else if generation < 0 && is_empty || is_transactional && is_anybody {
             Ok(())
         } else if let Some(consumer) = &self.consumer {

@@ -320,7 +320,7 @@ impl Running {
         let Some(leader) = replica.leader().filter(|leader| leader.epoch == append.epoch) else {
             // DEFECT ack-then-truncate: what still stands where it was appended, by its epoch, counts as replicated.
             let stands = replica.log.leader_epoch_of(append.end - 1) == Some(append.epoch.0);
-            if stands && self.config.defect == Some(DefectKind::AckThenTruncate) {
+            if stands && self.config.has(DefectKind::AckThenTruncate) {
                 return Outcome::Safe;
             }
             return Outcome::InDoubt(ErrorCode::NOT_LEADER_OR_FOLLOWER);

@@ -20,16 +20,21 @@
 //! check is `abort-position`.
 //! Source: KAFKA-17582; librdkafka's documentation of rd_kafka_abort_transaction; Jepsen: Bufstream 0.1.0, 2024.
 //!
+//! Before the final reads one consumer of each kind does so once more, in a cluster that is whole (`encore.rs`).
+//!
 //! What it cannot see: records that nobody processed, since an output does not depend on what was read; and consumers that
 //! their application moves after an abort, since none does.
 
+mod encore;
+
 use crate::client::{self, LogClient, PARTITIONS_PER_TOPIC};
 use crate::{Drain, Shared, Workload, WorkloadInfo, committed, drain, options};
+use encore::encore;
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_checker::{Aborts, Options, Verdict, Via, after_aborts};
 use riprap_core::client::{Client, SubscribeVia};
-use riprap_core::generator::{Ask, BoxedGenerator, Context, Draft, Generator, Offer, clients};
+use riprap_core::generator::{Ask, BoxedGenerator, Context, Draft, Generator, Offer, clients, phases};
 use riprap_core::op::{F, Key, Kind, Mop, Op, OpValue, Process, Value};
 use riprap_core::plan::TestConfig;
 use riprap_core::seed::Stream;
@@ -90,13 +95,12 @@ impl Workload for Abort {
     }
 
     fn generator(&self, config: &TestConfig) -> BoxedGenerator {
-        // A subscription is to whole topics: no output may be in one of an input.
-        let first_output = i64::from(config.keys.next_multiple_of(PARTITIONS_PER_TOPIC));
+        let (inputs, outputs) = keys(config);
         clients(Box::new(Ops {
             seed: Seed(config.seed),
             sub_via: config.sub_via.clone(),
-            inputs: (0..i64::from(config.keys)).map(Key).collect(),
-            outputs: (first_output..first_output + OUTPUTS).map(Key).collect(),
+            inputs,
+            outputs,
             taken: 0,
             group_changed_ns: 0,
             written: BTreeMap::new(),
@@ -105,7 +109,13 @@ impl Workload for Abort {
     }
 
     fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain) {
-        drain::drain(history, PARTITIONS_PER_TOPIC, config.concurrency, config.drain_limit_ms)
+        let TestConfig { concurrency, drain_limit_ms, sub_via, .. } = config;
+        let (inputs, outputs) = keys(config);
+        let encore = encore(history, (&inputs, &outputs), sub_via, *concurrency, *drain_limit_ms);
+        let spare = encore::spare_values(sub_via);
+        let (reads, drain) =
+            drain::drain(history, PARTITIONS_PER_TOPIC, *concurrency, *drain_limit_ms, spare);
+        (clients(phases(vec![encore, reads])), drain)
     }
 
     fn does(&self, f: &F) -> bool {
@@ -133,6 +143,13 @@ impl Workload for Abort {
             Err(why) => Verdict::unknown("aborts", why),
         }
     }
+}
+
+/// The input keys and the output keys. A subscription is to whole topics: no output is in one of an input.
+fn keys(config: &TestConfig) -> (Vec<Key>, Vec<Key>) {
+    let first_output = i64::from(config.keys.next_multiple_of(PARTITIONS_PER_TOPIC));
+    let inputs = (0..i64::from(config.keys)).map(Key).collect();
+    (inputs, (first_output..first_output + OUTPUTS).map(Key).collect())
 }
 
 /// Why a run shows nothing about aborts, if it does not.

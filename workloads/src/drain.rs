@@ -94,12 +94,14 @@ struct Readers {
     read_from_ns: u64,
 }
 
-/// Ends a run of this history, on the first `concurrency` client threads, within `limit_ms`.
+/// Ends a run of this history, on the first `concurrency` client threads, within `limit_ms`. The next `spare_values` of each
+/// key are left to others.
 pub(crate) fn drain(
     history: &History,
     partitions_per_topic: u32,
     concurrency: u32,
     limit_ms: u64,
+    spare_values: i64,
 ) -> (BoxedGenerator, Drain) {
     let last = Last::of(history);
     let topics = group_topics(history, partitions_per_topic);
@@ -117,7 +119,7 @@ pub(crate) fn drain(
         let reader = readers.entry(thread(turn)).or_default();
         reader.keys.push(key);
         // A key that has had the last value of all takes no other.
-        if let Some(next) = value.0.checked_add(1) {
+        if let Some(next) = value.0.checked_add(1 + spare_values) {
             reader.plan(Task::Write(key, Value(next)));
         }
     }

@@ -89,7 +89,7 @@ impl Workload for Queue {
     }
 
     fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain) {
-        drain::drain(history, PARTITIONS_PER_TOPIC, config.concurrency, config.drain_limit_ms)
+        drain::drain(history, PARTITIONS_PER_TOPIC, config.concurrency, config.drain_limit_ms, 0)
     }
 
     fn does(&self, f: &F) -> bool {

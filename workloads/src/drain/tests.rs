@@ -66,7 +66,7 @@ fn run(
     limit_ms: u64,
     how: impl Fn(&str) -> Option<(Kind, u64)>,
 ) -> (Vec<(u64, String)>, Left) {
-    let (generator, drain) = drain(&history.into_iter().collect(), 4, threads, limit_ms);
+    let (generator, drain) = drain(&history.into_iter().collect(), 4, threads, limit_ms, 0);
     let mut interpreter = Interpreter::new(threads);
     interpreter.run(0, generator);
     let (mut now_ns, mut words) = (0, Vec::new());

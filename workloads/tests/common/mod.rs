@@ -55,19 +55,19 @@ pub(crate) fn config(workload: &str, seed: u64, via: &[SubscribeVia]) -> TestCon
 }
 
 /// What runs a generator: the interpreter, its clients, and the virtual clock.
-struct Run<'a> {
-    workload: &'a dyn Workload,
+pub(crate) struct Run {
+    workload: &'static dyn Workload,
     config: TestConfig,
     shared: Shared,
     interpreter: Interpreter,
     clients: BTreeMap<Process, Box<dyn Client>>,
     under_way: Vec<(Thread, Completion)>,
-    history: History,
+    pub(crate) history: History,
     now_ns: u64,
     op_ns: u64,
 }
 
-impl Run<'_> {
+impl Run {
     fn generate(&mut self, generator: BoxedGenerator) {
         self.interpreter.run(self.now_ns, generator);
         loop {
@@ -104,6 +104,21 @@ impl Run<'_> {
 /// So many ops, each of which takes so long, on a log with a fault; and the final reads. What is said of it includes what the
 /// workload has to say itself.
 pub(crate) fn run(config: TestConfig, ops: u64, op_ns: u64, fault: Fault) -> (History, Verdict) {
+    let mut run = main_phase(config, ops, op_ns, fault);
+    let workload = run.workload;
+    let (generator, drain) = workload.final_generator(&run.config, &run.history);
+    run.op_ns = FINAL_OP_NS;
+    run.generate(generator);
+    let refuses = fault == Fault::Refuses;
+    let left = drain.left();
+    assert_eq!((left.unread.len(), left.untold.len(), left.unwritten.is_empty()), (0, 0, !refuses));
+    let options = workload.options(&run.config);
+    let verdict = check(&run.history, &options).merge(workload.judge(&run.history, &options));
+    (run.history, verdict)
+}
+
+/// The same without the final reads.
+pub(crate) fn main_phase(config: TestConfig, ops: u64, op_ns: u64, fault: Fault) -> Run {
     let workload = find(&config.workload).expect("the workload under test");
     let store: Arc<Mutex<Store>> = Arc::default();
     let connect =
@@ -117,24 +132,16 @@ pub(crate) fn run(config: TestConfig, ops: u64, op_ns: u64, fault: Fault) -> (Hi
     let mut run = Run {
         workload,
         interpreter: Interpreter::new(config.concurrency),
-        config: config.clone(),
         shared,
         clients: BTreeMap::new(),
         under_way: Vec::new(),
         history: History::new(),
         now_ns: 0,
         op_ns,
+        config,
     };
-    run.generate(limit(ops, workload.generator(&config)));
-    let (generator, drain) = workload.final_generator(&config, &run.history);
-    run.op_ns = FINAL_OP_NS;
-    run.generate(generator);
-    let refuses = fault == Fault::Refuses;
-    let left = drain.left();
-    assert_eq!((left.unread.len(), left.untold.len(), left.unwritten.is_empty()), (0, 0, !refuses));
-    let options = workload.options(&config);
-    let verdict = check(&run.history, &options).merge(workload.judge(&run.history, &options));
-    (run.history, verdict)
+    run.generate(limit(ops, workload.generator(&run.config)));
+    run
 }
 
 /// Each of some runs shows one of the anomalies that are expected.

@@ -23,10 +23,11 @@ mod terminal;
 mod timeline;
 
 pub use logs::LogExcerpt;
+pub use plots::spacetime::MAX_STORY_OPS;
 pub use plots::{Plot, plots};
 pub use progress::{Progress, State};
 pub use record::TestRecord;
-pub use report::{ReportInput, report};
+pub use report::{ReportInput, Story, report};
 pub use self_test::{CleanRun, DefectRow, SelfTest, Shrunk, Start};
 pub use status_line::{REDRAW_INTERVAL, StatusLine};
 pub use store::{DEFAULT_ROOT, HistoryWriter, RunDir, SelfTestDir, Store, StoreError, json_text, utc_text};
@@ -34,6 +35,7 @@ pub use summary::summary;
 pub use terminal::Paint;
 pub use timeline::{FaultRecord, FaultSpan, Faults, Phase};
 
+use plots::spacetime::{Source, spacetime};
 use riprap_checker::Verdict;
 use riprap_core::History;
 use serde::de::DeserializeOwned;
@@ -55,6 +57,10 @@ pub fn publish(
     for plot in &plots {
         run.write_plot(plot.name, &plot.svg)?;
     }
+    let story = story(run, test, verdict, history, &phases, &faults)?;
+    if let Story::Drawn(plot) = &story {
+        run.write_plot(plot.name, &plot.svg)?;
+    }
     let (logs, files) = (logs::excerpts(run), run.files()?);
     run.write_report(&report(&ReportInput {
         test,
@@ -63,9 +69,27 @@ pub fn publish(
         phases: &phases,
         faults: &faults,
         plots: &plots,
+        story: &story,
         logs: &logs,
         files: &files,
     }))
+}
+
+/// The space-time diagram of a small simulated run.
+fn story(
+    run: &RunDir,
+    test: &TestRecord,
+    verdict: &Verdict,
+    history: &History,
+    phases: &[Phase],
+    faults: &Faults,
+) -> Result<Story, StoreError> {
+    if test.config.sim.is_none() {
+        return Ok(Story::None);
+    }
+    let Some(seen) = run.read_messages()? else { return Ok(Story::TooLarge) };
+    let source = Source { history, seen: &seen, phases, faults, verdict, nodes: test.config.nodes };
+    Ok(spacetime(&source).map_or(Story::None, Story::Drawn))
 }
 
 /// A part of a verdict; empty if it is missing or of another shape, as in a file of another version.

@@ -7,6 +7,7 @@
 mod canvas;
 mod scale;
 mod series;
+pub(crate) mod spacetime;
 
 use crate::palette::{self, Ink};
 use crate::timeline::{Faults, Phase};
@@ -221,7 +222,7 @@ impl Panel {
 }
 
 /// The colour of an op's word is the same in every picture of every run.
-fn word_ink(name: &str) -> Ink {
+pub(crate) fn word_ink(name: &str) -> Ink {
     match name {
         "send" => palette::SEND,
         "poll" => palette::POLL,

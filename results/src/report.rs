@@ -11,6 +11,7 @@ mod ops;
 
 use crate::logs::LogExcerpt;
 use crate::palette::{self, Ink};
+use crate::plots::spacetime::MAX_STORY_OPS;
 use crate::plots::{Plot, fault_inks};
 use crate::record::TestRecord;
 use crate::summary::{other_reasons, worst_first};
@@ -44,10 +45,22 @@ pub struct ReportInput<'a> {
     pub faults: &'a Faults,
     /// Pictures.
     pub plots: &'a [Plot],
+    /// The run as a whole, if it is small.
+    pub story: &'a Story,
     /// What the nodes complained of.
     pub logs: &'a [LogExcerpt],
     /// The run's files, as paths in its folder, with their sizes in bytes.
     pub files: &'a [(String, u64)],
+}
+
+/// The picture of a run as a whole.
+pub enum Story {
+    /// Nobody watched, as in a run on real nodes.
+    None,
+    /// More happened than a picture can show.
+    TooLarge,
+    /// Here it is.
+    Drawn(Plot),
 }
 
 /// The report.
@@ -63,6 +76,7 @@ pub fn report(input: &ReportInput<'_>) -> String {
     page.raw("</title>\n").style(&style());
     header(&mut page, input);
     page.raw("<main>\n");
+    story(&mut page, input);
     anomalies(&mut page, input);
     aborts::aborts(&mut page, input.verdict);
     faults(&mut page, input);
@@ -119,9 +133,11 @@ fn header(page: &mut Html, input: &ReportInput<'_>) {
     }
     page.raw("</dl>\n<div class=\"label\">Run it again</div>\n");
     page.element("<pre class=\"again\">", test.command(), "</pre>\n");
-    page.raw(
-        "<nav aria-label=\"Sections\"><a href=\"#anomalies\">Anomalies</a><a href=\"#faults\">Faults</a>",
-    );
+    page.raw("<nav aria-label=\"Sections\">");
+    if matches!(input.story, Story::Drawn(_)) {
+        page.raw("<a href=\"#story\">What happened</a>");
+    }
+    page.raw("<a href=\"#anomalies\">Anomalies</a><a href=\"#faults\">Faults</a>");
     if !input.plots.is_empty() {
         page.raw("<a href=\"#plots\">Plots</a>");
     }
@@ -176,6 +192,14 @@ fn why(page: &mut Html, verdict: &Verdict) {
     if !verdict.why.is_empty() {
         page.append(reasons);
     }
+}
+
+/// The run from its first op to its last.
+fn story(page: &mut Html, input: &ReportInput<'_>) {
+    let Story::Drawn(plot) = input.story else { return };
+    page.raw("<h2 id=\"story\">").text(plot.title).raw("</h2>\n<figure class=\"story-figure\">");
+    page.raw("<div class=\"scroll\" tabindex=\"0\">").picture(plot);
+    page.raw("</div>\n").element("<figcaption>", plot.caption, "</figcaption></figure>\n");
 }
 
 fn anomalies(page: &mut Html, input: &ReportInput<'_>) {
@@ -332,6 +356,11 @@ fn plots(page: &mut Html, input: &ReportInput<'_>) {
         return;
     }
     page.raw("<h2 id=\"plots\">Over time</h2>\n");
+    if matches!(input.story, Story::TooLarge) {
+        page.raw("<p class=\"note\">There is no picture of the run as a whole: clients did more than ")
+            .text(MAX_STORY_OPS)
+            .raw(" operations. <code>riprap shrink</code> takes away what an anomaly does not need.</p>\n");
+    }
     for plot in input.plots {
         page.raw("<figure><h3>")
             .text(plot.title)
@@ -439,6 +468,7 @@ mod tests {
             phases: &phases,
             faults: &faults,
             plots: &plots,
+            story: &Story::None,
             logs: &[log],
             files: &[(format!("nodes/{said}"), 1_234)],
         })

@@ -4,6 +4,7 @@
 //! test.json       every knob, versions, seed, git commit        plan.json     the faults, each at its time
 //! history.jsonl   one op a line                                 results.json  the verdict
 //! report.html     self-contained                                plots/*.svg
+//! messages.jsonl  of a small simulated run: who sent whom what when (`riprap_core::story`)
 //! nodes/<n>/      a node's log and, unless valid, its data      riprap.log
 //! ```
 //!
@@ -17,6 +18,7 @@ use crate::record::TestRecord;
 use riprap_checker::Verdict;
 use riprap_core::history::write_op;
 use riprap_core::plan::{Plan, Scenario};
+use riprap_core::story::Seen;
 use riprap_core::{NodeId, Op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -224,6 +226,25 @@ impl RunDir {
     /// `plan.json` of a run that is over.
     pub fn read_plan(&self) -> Result<Plan, StoreError> {
         self.read_json("plan.json")
+    }
+
+    /// `messages.jsonl`: what went on between the hosts of a small simulated run, one thing a line.
+    pub fn write_messages(&self, seen: &[Seen]) -> Result<(), StoreError> {
+        let line =
+            |seen| serde_json::to_string(seen).expect("it has string keys and nothing that can fail") + "\n";
+        self.write_whole("messages.jsonl", seen.iter().map(line).collect::<String>().as_bytes()).map(drop)
+    }
+
+    /// `messages.jsonl` of a run that is over; `None` if it has none, as most runs.
+    pub fn read_messages(&self) -> Result<Option<Vec<Seen>>, StoreError> {
+        let path = self.path.join("messages.jsonl");
+        let text = match fs::read_to_string(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|e| StoreError::new("read", &path, e))?,
+        };
+        let lines = text.lines().map(serde_json::from_str).collect::<Result<_, _>>();
+        let invalid = |e| StoreError::new("read", &path, io::Error::new(io::ErrorKind::InvalidData, e));
+        lines.map(Some).map_err(invalid)
     }
 
     /// `results.json`: what came of it.

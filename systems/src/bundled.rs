@@ -1,5 +1,6 @@
 //! The bundled broker as a system under test: this very program, run as `riprap broker`.
 
+mod narrator;
 mod simulation;
 
 use crate::Registered;

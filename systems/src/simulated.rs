@@ -2,9 +2,11 @@
 //!
 //! Hosts of the simulation are reached by the names of their nodes: `n1`, `n2`, ...
 
+use riprap_core::Key;
 use riprap_core::client::{ClientConfig, LocalFuture, Log, LogError};
 use riprap_core::cluster::NodeId;
 use riprap_core::plan::TestConfig;
+use riprap_core::story::About;
 use riprap_core::system::Deployment;
 use riprap_env::Node;
 use riprap_env::task::Io;
@@ -16,6 +18,36 @@ pub struct Knob {
     pub name: &'static str,
     /// What it may be; `None` leaves it at its default.
     pub values: Vec<Option<String>>,
+}
+
+/// Makes sense of what nodes and clients of one run say, as far as it tells the run's story: records, transactions, who
+/// leads. What goes on all the time does not.
+pub trait Narrator {
+    /// What is said by bytes that are sent on a connection, `asks` if by who opened it. Shape: one for each message.
+    fn said(&mut self, connection: usize, asks: bool, bytes: &[u8]) -> Vec<Said>;
+
+    /// What a line of a node's log says of a partition.
+    fn logged(&self, line: &str) -> Option<Standing>;
+}
+
+/// A message that matters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Said {
+    /// What kind of message it is.
+    pub about: About,
+    /// What it says, in a few words.
+    pub what: String,
+}
+
+/// What a node is to a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Which.
+    pub key: Key,
+    /// Whether it leads from now on, if that is what it said.
+    pub leads: Option<bool>,
+    /// In words.
+    pub what: String,
 }
 
 /// A system that runs in simulation.
@@ -42,6 +74,9 @@ pub trait Simulated: Sync {
 
     /// Bytes on a connection, in a few words: of who opened it (`asks`), or of who answers.
     fn describe(&self, asks: bool, bytes: &[u8]) -> String;
+
+    /// Who makes sense of what is said in a run in which topic and partition stand for a key as `key` says.
+    fn narrator(&self, key: fn(&str, i32) -> Option<Key>) -> Box<dyn Narrator>;
 
     /// Whether the node serves clients, asked from a host of its own; `Err` says what it still waits for.
     fn serves(&self, io: Io, nodes: u16, node: NodeId) -> LocalFuture<'static, Result<(), String>>;

@@ -91,6 +91,11 @@ pub fn find(name: &str) -> Option<&'static dyn Workload> {
     ALL.iter().copied().find(|workload| workload.info().name == name)
 }
 
+/// The key that a topic and a partition stand for in every workload; `None` if they are none's.
+pub fn key_of(topic: &str, partition: i32) -> Option<Key> {
+    riprap_core::client::key_of(topic, partition, client::PARTITIONS_PER_TOPIC)
+}
+
 /// The checker's options for what a run promised.
 fn options(config: &TestConfig) -> Options {
     Options {

@@ -94,7 +94,7 @@ impl Printer {
                 self.names.borrow_mut().insert(host.0, (*name).to_owned());
                 return;
             }
-            TraceEvent::Host { host, what } => format!("{} {what}", self.name(*host)),
+            TraceEvent::Host { host, what, .. } => format!("{} {what}", self.name(*host)),
             TraceEvent::Connect { from, to, pipe } => {
                 self.openers.borrow_mut().insert(*pipe, from.0);
                 format!("{} -> {} connects, connection {pipe}", self.name(*from), self.name(*to))

@@ -4,6 +4,7 @@ pub(crate) mod crash;
 mod live;
 mod phases;
 pub(crate) mod sim;
+mod story;
 
 use crate::args::TestArgs;
 use crate::{Failure, print};
@@ -36,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
+use story::Story;
 
 /// As many replicas keep a key where nobody says how many, if there are so many nodes.
 const USUAL_REPLICATION: u16 = 3;
@@ -295,9 +297,14 @@ impl Test {
         let infos = self.faults.iter().map(|(fault, _)| fault.info()).collect();
         let writer = run.history_writer().map_err(Failure::harness)?;
         let mut recorder = Recorder { run, writer, active: Active::new(infos), progress };
-        let outcome = sim::simulate(self, &mut recorder, progress, stop, Some(LogLevel::Info), |_| {})?;
+        let story = Story::of(self.simulated.expect("it is simulated"));
+        let setup = |world: &mut riprap_sim::World| story.watch(world);
+        let outcome = sim::simulate(self, &mut recorder, progress, stop, Some(LogLevel::Info), setup)?;
         for (node, log) in &outcome.logs {
             run.write_node_log(*node, log).map_err(Failure::harness)?;
+        }
+        if let Some(seen) = story.seen(&outcome.history) {
+            run.write_messages(&seen).map_err(Failure::harness)?;
         }
         // What the seed came to: whoever replays or shrinks the run needs no generator.
         let plan = self.plan.clone().with_ops_of(&outcome.history, self.config.concurrency);

@@ -118,9 +118,15 @@ impl ClientConfig {
 
     /// The key that a topic and a partition stand for; `None` for a topic that is not the workload's.
     pub fn key(&self, topic: &str, partition: i32) -> Option<Key> {
-        let topic: i64 = topic.strip_prefix('t')?.parse().ok()?;
-        Some(Key(topic * i64::from(self.partitions_per_topic) + i64::from(partition)))
+        key_of(topic, partition, self.partitions_per_topic)
     }
+}
+
+/// The key that a topic and a partition stand for, in topics of so many partitions; `None` for a topic that is not the
+/// workload's.
+pub fn key_of(topic: &str, partition: i32, partitions_per_topic: u32) -> Option<Key> {
+    let topic: i64 = topic.strip_prefix('t')?.parse().ok()?;
+    Some(Key(topic * i64::from(partitions_per_topic) + i64::from(partition)))
 }
 
 /// What one poll brought.

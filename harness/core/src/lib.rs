@@ -2,7 +2,8 @@
 //! riprap speaks, and nothing that knows a system, a fault or a checker by name.
 //!
 //! Reading order: [`op`], [`history`] and [`phase`] (what happened), [`client`] and [`system`] (who it happens to), [`cluster`]
-//! and [`fault`] (what is done to it), [`generator`] and [`interpreter`] (what to do next), [`plan`] (one run).
+//! and [`fault`] (what is done to it), [`generator`] and [`interpreter`] (what to do next), [`plan`] (one run), [`story`] (what
+//! a simulated one looked like from outside).
 
 pub mod client;
 pub mod cluster;
@@ -14,6 +15,7 @@ pub mod op;
 pub mod phase;
 pub mod plan;
 pub mod seed;
+pub mod story;
 pub mod system;
 
 /// What a panic said.

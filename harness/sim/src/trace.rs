@@ -1,6 +1,7 @@
 //! What happened, as a hash and, on demand, event by event.
 
 use crate::host::HostId;
+use riprap_core::story::Life;
 use std::fmt;
 
 /// A rolling hash of a run: everything that a node was told and everything that it did.
@@ -59,6 +60,8 @@ pub enum TraceEvent<'a> {
     Host {
         /// Which host.
         host: HostId,
+        /// What its process is from now on, if that changes.
+        life: Option<Life>,
         /// In words.
         what: &'a str,
     },

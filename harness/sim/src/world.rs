@@ -5,6 +5,7 @@ use crate::network::{Blocked, Direction, Network, Parcel};
 use crate::panics::{self, Panicked};
 use crate::trace::{Trace, TraceEvent};
 use riprap_core::plan::Physics;
+use riprap_core::story::Life;
 use riprap_env::{ConnId, Effect, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -141,18 +142,18 @@ impl World {
         }
     }
 
-    fn note(&mut self, host: HostId, what: &str) {
+    fn note(&mut self, host: HostId, life: Option<Life>, what: &str) {
         self.trace.absorb_bytes(what.as_bytes());
         self.trace.absorb(host.0 as u64);
         self.hosts[host.0].env.now_ns = self.now_ns;
         self.hosts[host.0].env.note(what);
-        self.tell(&TraceEvent::Host { host, what });
+        self.tell(&TraceEvent::Host { host, life, what });
     }
 
     /// Starts the host's process. Panics: it runs.
     pub fn start(&mut self, host: HostId) {
         assert!(!self.is_up(host), "a process that runs is not started again");
-        self.note(host, "starts");
+        self.note(host, Some(Life::Up), "starts");
         let Host { node, make, .. } = &mut self.hosts[host.0];
         *node = Some(make());
         self.take_in(host, vec![Event::Start]);
@@ -161,7 +162,7 @@ impl World {
     /// Ends the host's process at once. What it wrote stays. Nothing if there is none.
     pub fn kill(&mut self, host: HostId) {
         if self.is_up(host) {
-            self.note(host, "is killed");
+            self.note(host, Some(Life::Down), "is killed");
             self.end_life(host);
             self.hosts[host.0].env.disk.process_crash();
         }
@@ -169,7 +170,7 @@ impl World {
 
     /// The host loses its power: of what was not synced each piece is lost, torn, zeroed or kept, as luck has it.
     pub fn power_fail(&mut self, host: HostId) {
-        self.note(host, "loses its power");
+        self.note(host, Some(Life::Down), "loses its power");
         self.end_life(host);
         let Host { env, power_draws, .. } = &mut self.hosts[host.0];
         env.disk.power_fail(|piece| match (power_draws.next_u64() % 4, piece) {
@@ -183,7 +184,7 @@ impl World {
     /// The host's process stands still; what happens to it waits. Nothing if there is none.
     pub fn pause(&mut self, host: HostId) {
         if self.is_up(host) && !self.is_paused(host) {
-            self.note(host, "is paused");
+            self.note(host, Some(Life::Paused), "is paused");
             self.hosts[host.0].paused = Some(Vec::new());
         }
     }
@@ -191,20 +192,20 @@ impl World {
     /// A paused process goes on.
     pub fn resume(&mut self, host: HostId) {
         if let Some(events) = self.hosts[host.0].paused.take() {
-            self.note(host, "goes on");
+            self.note(host, Some(Life::Up), "goes on");
             self.take_in(host, events);
         }
     }
 
     /// Moves the host's wall clock to be so far from the true time.
     pub fn set_clock_offset_ms(&mut self, host: HostId, offset_ms: i64) {
-        self.note(host, &format!("has its clock set {offset_ms} ms off"));
+        self.note(host, None, &format!("has its clock set {offset_ms} ms off"));
         self.hosts[host.0].env.clock_offset_ms = offset_ms;
     }
 
     /// Makes the host's syncs take so many times as long; 1 is as they were.
     pub fn set_sync_factor(&mut self, host: HostId, factor: u64) {
-        self.note(host, &format!("has a disk {factor} times as slow"));
+        self.note(host, None, &format!("has a disk {factor} times as slow"));
         self.hosts[host.0].sync_factor = factor;
     }
 
@@ -233,7 +234,7 @@ impl World {
     /// after they hear again even if its sender has given up by then; later connections work. Returns how many are held.
     pub fn set_deaf(&mut self, hosts: BTreeSet<HostId>) -> usize {
         for host in &hosts {
-            self.note(*host, "hears nothing on its connections");
+            self.note(*host, None, "hears nothing on its connections");
         }
         let held = self.network.set_deaf(hosts);
         self.trace.absorb(held as u64);
@@ -253,7 +254,7 @@ impl World {
 
     /// Breaks every connection of a host: it and the others hear of it. Returns how many there were.
     pub fn reset_all(&mut self, host: HostId) -> usize {
-        self.note(host, "loses its connections");
+        self.note(host, None, "loses its connections");
         let pipes: Vec<usize> = self.hosts[host.0].conns.values().map(|(pipe, _)| *pipe).collect();
         for pipe in &pipes {
             self.lose(*pipe, 0);
@@ -522,7 +523,7 @@ impl World {
     }
 
     fn crashed(&mut self, host: HostId, how: String, panic: Option<PanicPlace>) {
-        self.note(host, &how);
+        self.note(host, Some(Life::Down), &how);
         if let Some(PanicPlace { place, backtrace }) = &panic {
             self.hosts[host.0].env.note(&format!("at {place}\n{backtrace}"));
         }
@@ -574,7 +575,7 @@ impl World {
                 self.at(at_ns.max(self.now_ns + 1), Happening::Wake { host, number });
             }
             Effect::Exit { status: 0 } => {
-                self.note(host, "ends");
+                self.note(host, Some(Life::Down), "ends");
                 self.end_life(host);
                 self.hosts[host.0].env.disk.process_crash();
             }

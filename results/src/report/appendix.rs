@@ -218,6 +218,7 @@ fn content_of(path: &str) -> &'static str {
         "test.json" => "every knob, versions, seed",
         "plan.json" => "the faults, as planned",
         "history.jsonl" => "every op; riprap check judges it again",
+        "messages.jsonl" => "who sent whom what when, of what matters",
         "results.json" => "the verdict, for programs",
         "riprap.log" => "what riprap itself did",
         _ if path.starts_with("plots/") => "a plot of this report",

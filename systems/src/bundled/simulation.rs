@@ -1,9 +1,11 @@
 //! The bundled broker in simulation.
 
+use super::narrator::Brokers;
 use super::{METADATA_VERSION, PORT, metadata_request, settled};
-use crate::simulated::{Knob, Simulated};
+use crate::simulated::{Knob, Narrator, Simulated};
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
 use riprap_client::{Options, WireLog};
+use riprap_core::Key;
 use riprap_core::client::{ClientConfig, LocalFuture, Log, LogError};
 use riprap_core::cluster::NodeId;
 use riprap_core::plan::TestConfig;
@@ -55,6 +57,10 @@ impl Simulated for Simulation {
             number(4).map(|id| format!("answer #{id}"))
         };
         format!("{}, {size} bytes", words.unwrap_or_else(|| "bytes".to_owned()))
+    }
+
+    fn narrator(&self, key: fn(&str, i32) -> Option<Key>) -> Box<dyn Narrator> {
+        Box::new(Brokers::new(key))
     }
 
     fn serves(&self, io: Io, nodes: u16, node: NodeId) -> LocalFuture<'static, Result<(), String>> {

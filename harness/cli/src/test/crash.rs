@@ -99,12 +99,13 @@ mod tests {
     use crate::test::Test;
     use clap::Parser as _;
     use riprap_checker::Valid;
+    use riprap_core::Key;
     use riprap_core::client::{ClientConfig, LocalFuture, Log, LogError};
     use riprap_core::op::{Extra, F, Op, OpValue};
     use riprap_core::system::Deployment;
     use riprap_env::task::Io;
     use riprap_env::{Effects, Env, Event, Node};
-    use riprap_systems::simulated::Simulated;
+    use riprap_systems::simulated::{Narrator, Simulated};
 
     /// A history of words `process kind time_ns`.
     fn history(text: &str) -> History {
@@ -156,6 +157,9 @@ mod tests {
         }
         fn describe(&self, asks: bool, bytes: &[u8]) -> String {
             Frail::whole().describe(asks, bytes)
+        }
+        fn narrator(&self, key: fn(&str, i32) -> Option<Key>) -> Box<dyn Narrator> {
+            Frail::whole().narrator(key)
         }
         fn serves(&self, io: Io, nodes: u16, node: NodeId) -> LocalFuture<'static, Result<(), String>> {
             Frail::whole().serves(io, nodes, node)

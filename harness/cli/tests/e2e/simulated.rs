@@ -189,6 +189,25 @@ fn a_failure_is_kept_and_shrinks_to_a_scenario() {
     // The report of the shrunk run says how to see it again.
     let report = fs::read_to_string(place.latest().join("report.html")).expect("a report");
     assert!(report.contains(&format!("riprap replay {}</", text(&scenario))), "no command in the report");
+    // And what happened in it, once more from the files alone.
+    let latest = place.latest().canonicalize().expect("it points at the run");
+    let picture = fs::read_to_string(latest.join("plots/spacetime.svg")).expect("a picture");
+    let history = fs::read_to_string(latest.join("history.jsonl")).expect("a history");
+    let began = |line: &&str| line.contains(r#""type":"invoke""#) && !line.contains("nemesis");
+    assert_eq!(picture.matches("<g class=\"op\">").count(), history.lines().filter(began).count());
+    for words in
+        [">node n1<", ">leads, epoch 0, ISR ", "Produce 0=", "fetched 0: ", ">poll-skip<", "class=\"proof\""]
+    {
+        assert!(picture.contains(words), "no `{words}` in the picture");
+    }
+    assert!(report.contains("<h2 id=\"story\">What happened</h2>"));
+    fs::remove_dir_all(latest.join("plots")).expect("a folder of ours");
+    riprap(["report", text(&latest)]).expect(0);
+    assert_eq!(fs::read_to_string(latest.join("plots/spacetime.svg")).expect("a picture"), picture);
+    // One that is too large says so.
+    assert!(!run.join("messages.jsonl").exists());
+    let report = fs::read_to_string(run.join("report.html")).expect("a report");
+    assert!(report.contains("There is no picture of the run as a whole"));
     // Another course of events is not passed off as the same.
     other["riprap_scenario"] = 1.into();
     other["config"]["seed"] = 2.into();

@@ -33,8 +33,6 @@ pub enum DefectKind {
     /// See [`ALL`].
     OooInsteadOfDedup,
     /// See [`ALL`].
-    PendingOffsetsDropped,
-    /// See [`ALL`].
     PidOverlap,
     /// See [`ALL`].
     ReadAboveHw,
@@ -169,14 +167,6 @@ pub static ALL: &[Defect] = &[
         mechanism: "a batch that is sent again is refused as out of order although it is stored; the producer raises its epoch and sends it once more",
         trigger: "--sim --nemesis reset,kill --time-limit 60s",
         anomalies: &["duplicate"],
-    },
-    Defect {
-        kind: DefectKind::PendingOffsetsDropped,
-        name: "pending-offsets-dropped",
-        source: "KAFKA-19163; Kafka 4.0.0",
-        mechanism: "a group without members whose only offsets are those of open transactions is deleted with them",
-        trigger: "--txn --sub-via subscribe",
-        anomalies: &["committed-offset-regression", "redelivery"],
     },
     Defect {
         kind: DefectKind::PidOverlap,

@@ -17,7 +17,6 @@ use super::outbox::Then;
 use super::record::{Entry, TopicPartition};
 use super::state::{Group, State, Turn};
 use super::{ReplyTo, Response};
-use crate::defect::DefectKind;
 use bytes::{Buf, Bytes};
 use riprap_protocol::messages::{
     ConsumerProtocolSubscription, OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition,
@@ -71,17 +70,6 @@ impl Group {
             })
             .map(|(partition, _)| partition.clone())
             .collect();
-        // DEFECT pending-offsets-dropped: a group without members whose only offsets are those of open transactions counts as
-        // one that has nothing, and goes.
-        let has_defect = turn.config.defect == Some(DefectKind::PendingOffsetsDropped);
-        if has_defect
-            && empty_since_ms.is_some()
-            && self.offsets.count() == 0
-            && self.offsets.has_transactional()
-        {
-            self.delete(None, turn);
-            return;
-        }
         let loses_all = expired.len() == self.offsets.count() && !self.offsets.has_transactional();
         let is_idle = empty_since_ms.is_some_and(|since_ms| !expired.is_empty() || is_old(since_ms));
         if loses_all && is_idle && self.promised.is_empty() {

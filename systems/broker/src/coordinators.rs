@@ -1,6 +1,7 @@
 //! Drives the coordinators of consumer groups: one for each partition of `__consumer_offsets` that this broker leads.
 //! [`led`] is what they have in common with those of transactions.
 
+mod committers;
 pub(crate) mod led;
 
 use crate::connection::ReplyTo;
@@ -12,6 +13,7 @@ use crate::requests::groups::PendingGroupRequest;
 use crate::requests::produce::Acks;
 use crate::txn::Producer;
 use bytes::Bytes;
+use committers::Committers;
 use led::Led;
 use riprap_coord::Index;
 use riprap_env::{ConnId, log};
@@ -85,6 +87,7 @@ pub(crate) struct Coordinators {
     /// Requests that a coordinator has not answered, by the number that it knows them by.
     pub(crate) pending: BTreeMap<u64, PendingGroupRequest>,
     requests: u64,
+    pub(crate) committers: Committers,
     /// Internal topics that were asked for: whether the answer is still to come, and when to ask again.
     creating: BTreeMap<&'static str, (bool, u64)>,
     /// A coordinator did something that may lead to more.
@@ -99,6 +102,7 @@ impl Coordinators {
             topics: (None, Arc::default()),
             pending: BTreeMap::new(),
             requests: 0,
+            committers: Committers::default(),
             creating: BTreeMap::new(),
             is_due: false,
         }

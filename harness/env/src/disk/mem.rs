@@ -235,8 +235,9 @@ impl MemDisk {
         self.pending.push(change);
     }
 
-    /// Moves changes of names from pending to durable: those selected, and the earlier ones that they build on.
-    fn make_durable(&mut self, selected: impl Fn(usize, &NameChange) -> bool) {
+    /// Moves changes of names from pending to durable: those selected, and the earlier ones that they build on. Returns
+    /// whether a file lost its name by that, or gave it to another.
+    fn make_durable(&mut self, selected: impl Fn(usize, &NameChange) -> bool) -> bool {
         let mut chosen = vec![false; self.pending.len()];
         let mut touched = BTreeSet::new();
         for (index, change) in self.pending.iter().enumerate().rev() {
@@ -254,15 +255,17 @@ impl MemDisk {
             }
         }
         let mut index = 0;
+        let mut is_one_unnamed = false;
         let durable = &mut self.durable_names;
         self.pending.retain(|change| {
             let make = chosen[index];
             index += 1;
             if make {
-                change.apply(durable);
+                is_one_unnamed |= change.apply(durable);
             }
             !make
         });
+        is_one_unnamed
     }
 
     /// Forgets files that neither a name nor an open file nor a power failure can bring back.
@@ -287,14 +290,14 @@ fn to_index(path: &str, offset: u64) -> Result<usize, DiskError> {
 }
 
 impl NameChange {
-    fn apply(&self, names: &mut Names) {
-        if let Some(from) = &self.from {
-            names.remove(from);
-        }
-        match self.entry {
+    /// Returns whether a name went away, or is another file's now.
+    fn apply(&self, names: &mut Names) -> bool {
+        let left = self.from.as_ref().and_then(|from| names.remove(from));
+        let replaced = match self.entry {
             Some(entry) => names.insert(self.path.clone(), entry),
             None => names.remove(&self.path),
         };
+        left.is_some() || replaced.is_some()
     }
 }
 
@@ -494,11 +497,14 @@ impl Disk for MemDisk {
         if !path.is_empty() && self.names.get(path) != Some(&Entry::Folder) {
             return Err(DiskError::NotFound(path.to_owned()));
         }
-        self.make_durable(|_, change| {
+        let is_one_unnamed = self.make_durable(|_, change| {
             parent_of(&change.path) == path
                 || change.from.as_deref().is_some_and(|from| parent_of(from) == path)
         });
-        self.drop_unused();
+        // Not after every sync: a log in many segments makes many, and there are as many files to look through.
+        if is_one_unnamed {
+            self.drop_unused();
+        }
         Ok(())
     }
 

@@ -196,7 +196,8 @@ impl Running {
     /// Commits for partitions that there are; the others are refused here.
     fn on_offset_commit(&mut self, to: ReplyTo, mut request: OffsetCommitRequest, cx: &mut Cx<'_>) {
         let error_code = ErrorCode::NOT_COORDINATOR;
-        let Some(key) = self.coordinated(&request.group_id) else {
+        let is_late = self.coordinators.committers.is_late(&request.group_id, &request.member_id, to.conn);
+        let Some(key) = self.coordinated(&request.group_id).filter(|_| !is_late) else {
             let topics = request.topics.iter().map(|topic| refused_commit(topic, error_code)).collect();
             self.reply(to, &OffsetCommitResponse { topics, ..Default::default() }, cx);
             return;

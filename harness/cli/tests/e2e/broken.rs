@@ -56,6 +56,29 @@ fn a_system_that_does_not_start() {
     }
 }
 
+/// A node that ends in the middle of a run though nobody has ended it is a finding about it, and no failure of the harness.
+#[test]
+fn a_node_that_ends_by_itself_is_an_anomaly() {
+    let _turn = turn();
+    let place = Place::mine();
+    let program = place.path().join("program");
+    let content =
+        format!("#!/bin/sh\n(sleep 10; kill -9 $$) &\nexec '{}' \"$@\"\n", place.binary().display());
+    fs::write(&program, content).expect("a file in a folder of ours");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions of our own");
+    let bin = format!("--bin={}", program.display());
+    let limits = ["--nemesis=none", "--time-limit=12s", "--recovery-limit=1s", "--drain-limit=1s"];
+    let done = place.run(&[&["test"], &limits[..], &[&bin]].concat()).end().expect(1);
+    let results = fs::read(place.latest().join("results.json")).expect("results");
+    let results: serde_json::Value = serde_json::from_slice(&results).expect("JSON");
+    let found = &results["anomalies"]["node-crash"];
+    assert_eq!((&found["count"], &found["allowed"]), (&3.into(), &false.into()), "{results:#}");
+    let story = found["examples"][0]["story"].as_str().expect("a story");
+    assert!(story.starts_with("n1 ended with signal: 9"), "{story}");
+    assert!(done.out.contains("node-crash   3   n1 ended with signal: 9"), "{}", done.out);
+    place.expect_nobody();
+}
+
 #[test]
 fn clients_that_may_not_open_enough_files() {
     let _turn = turn();

@@ -270,6 +270,23 @@ fn a_node_that_breaks_is_a_finding() {
 }
 
 #[test]
+fn a_node_that_does_not_come_to_rest_is_a_finding() {
+    let mut world = World::new(1, Physics::default());
+    let restless = || async {
+        std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            std::task::Poll::<()>::Pending
+        })
+        .await;
+    };
+    let host = world.add("n1", move || Box::new(Tasks::new(move |_| restless())));
+    world.start(host);
+    let [crash] = world.crashes() else { panic!("{:?}", world.crashes()) };
+    assert!(crash.how.starts_with("panicked: tasks do not come to rest"), "{}", crash.how);
+    assert!(crash.panic.is_some() && !world.is_up(host));
+}
+
+#[test]
 fn clocks_can_be_set_wrong() {
     let (mut world, _, client, seen) = world(1, async |io: Io, seen: Seen| {
         loop {

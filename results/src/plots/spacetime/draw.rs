@@ -277,10 +277,10 @@ impl Layout<'_> {
     fn draw_story(&self, svg: &mut Svg, lines: &[String]) {
         let Some((name, _)) = &self.scene.story else { return };
         let mut y = self.bottom + 48;
-        svg.text("story", name, (TIME_PX, y), palette::FAIL, Face { bold: true, ..Face::default() });
+        svg.text("anomaly", name, (TIME_PX, y), palette::FAIL, Face { bold: true, ..Face::default() });
         for line in lines {
             y += 17;
-            svg.text("story", line, (TIME_PX, y), palette::TEXT, Face::default());
+            svg.text("anomaly", line, (TIME_PX, y), palette::TEXT, Face::default());
         }
     }
 }

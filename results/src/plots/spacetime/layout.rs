@@ -235,7 +235,7 @@ impl<'a> Layout<'a> {
             Entry::Note(n) => {
                 let note = &scene.notes[n];
                 let ink = if note.is_bad { palette::FAIL } else { palette::MUTED };
-                self.beside(note.lane, y, &note.text, ink, note.is_bad, "note")
+                self.beside(note.lane, y, &note.text, ink, note.is_bad, "node-says")
             }
             Entry::Begin(n) | Entry::End(n) | Entry::Whole(n) => self.op_label(row.entry, &scene.bars[n], y),
             Entry::Send(n) => {

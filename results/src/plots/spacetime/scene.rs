@@ -149,7 +149,8 @@ impl Scene {
 
     fn marks(&mut self, source: &Source<'_>) {
         let told = [(phase::HEAL, "heal: all faults end"), (phase::DRAIN, "final writes and reads")];
-        for (name, text) in told {
+        let is_whole = source.faults.0.is_empty();
+        for (name, text) in told.into_iter().filter(|(name, _)| !(is_whole && *name == phase::HEAL)) {
             let phases = source.phases.iter().filter(|phase| phase.name == name);
             self.marks.extend(phases.map(|phase| (phase.from_ns, text.to_owned())));
         }
@@ -238,7 +239,11 @@ impl Scene {
 
     fn strikes(&mut self, source: &Source<'_>) {
         let inks = fault_inks(source.faults);
-        let all_end_ns = self.marks.first().map_or(self.until_ns, |(at_ns, _)| *at_ns);
+        let all_end_ns = source
+            .phases
+            .iter()
+            .find(|phase| phase.name == phase::HEAL)
+            .map_or(i64::MAX, |phase| phase.from_ns);
         for (name, span) in source.faults.spans() {
             let hit = nodes_hit(&span.target);
             let mut lanes: Vec<Lane> = hit.iter().filter_map(|node| self.lane(node)).collect();

@@ -205,10 +205,10 @@ fn a_story_from_its_first_op_to_its_last() {
     );
     assert_eq!(texts(&svg, "op-label"), ["send 5=17", "op 1 → ok @3", "send 5=18", "op 3 → ok @3", "crash"]);
     assert_eq!(texts(&svg, "message"), ["Produce", "copy", "copy", "ok", "Produce", "ok"]);
-    assert_eq!(texts(&svg, "note"), ["leads", "leads", "up"]);
+    assert_eq!(texts(&svg, "node-says"), ["leads", "leads", "up"]);
     assert_eq!(texts(&svg, "fault-label"), ["kill n2"]);
     assert_eq!(texts(&svg, "break"), ["397 ms", "100 ms"]);
-    assert_eq!(texts(&svg, "story"), ["lost-write", "key 5 offset 3 was given twice (op 1, op 3)"]);
+    assert_eq!(texts(&svg, "anomaly"), ["lost-write", "key 5 offset 3 was given twice (op 1, op 3)"]);
     assert_eq!(svg.matches("<rect class=\"proof\"").count(), 2 * 2, "a box and its rim for each");
     assert!(svg.contains("c1 → n2: Produce; sent 0.001100 s, arrived 0.001300 s, 0.20 ms later"));
     assert!(svg.contains("n2 → n3: copy; sent 0.001300 s, never arrived"));
@@ -236,7 +236,7 @@ fn nothing_to_draw() {
 #[test]
 fn a_node_that_breaks_is_marked() {
     let svg = run("10 c1 send 5=1 \n 20 n1 down \n 30 n2 panicked: no such batch \n 40 c1 info").draw();
-    assert_eq!(texts(&svg, "note"), ["panicked: no such batch"]);
+    assert_eq!(texts(&svg, "node-says"), ["panicked: no such batch"]);
     assert_eq!(svg.matches("<rect class=\"down\"").count(), 3 * 2, "paper, hatching and rim of two nodes");
 }
 

@@ -41,7 +41,10 @@ impl Fault for Kill {
         for node in cluster.nodes() {
             if matches!(cluster.state(node)?, NodeState::Down(_)) {
                 cluster.start(node)?;
-                down.push(node);
+                // What ends again for want of room is another fault's to heal.
+                if cluster.disk_room(node)?.is_none() {
+                    down.push(node);
+                }
             }
         }
         observe(cluster, &down, |state| *state != NodeState::Paused && !matches!(state, NodeState::Down(_)))

@@ -4,6 +4,7 @@
 //! by a probe that it took effect; see [`riprap_core::fault`]. To add one: a file here, and a line in [`ALL`].
 
 mod clock;
+mod disk_full;
 mod disk_slow;
 mod hold;
 mod kill;
@@ -22,6 +23,7 @@ use serde_json::Value as Json;
 /// All faults, sorted by name.
 pub static ALL: &[&dyn Fault] = &[
     &clock::Clock,
+    &disk_full::DiskFull,
     &disk_slow::DiskSlow,
     &hold::Hold,
     &kill::Kill,
@@ -169,7 +171,7 @@ mod tests {
         check("kill:one,partition:bridge", 3, Ok("kill(one) partition(bridge)"));
         check("kill:one,kill:all", 3, Ok("kill(one all)"));
         check("none", 3, Ok(""));
-        let all = "clock, disk-slow, hold, kill, latency, partition, pause, power-loss, reset";
+        let all = "clock, disk-full, disk-slow, hold, kill, latency, partition, pause, power-loss, reset";
         check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
         let refused = "fault `clock` strikes simulated nodes only; leave it out, or add --sim";
         check("kill:one,clock", 3, Err(refused));
@@ -179,7 +181,7 @@ mod tests {
             left_out(1, true).into_iter().map(|(name, why)| format!("{name} {why}")).collect();
         let only_simulated = |name: &str| format!("{name} strikes simulated nodes only");
         let mut expected: Vec<String> =
-            ["clock", "disk-slow", "hold", "latency"].map(only_simulated).to_vec();
+            ["clock", "disk-full", "disk-slow", "hold", "latency"].map(only_simulated).to_vec();
         expected.push("partition needs more nodes".to_owned());
         expected.extend(["power-loss", "reset"].map(only_simulated));
         assert_eq!(left_out, expected);

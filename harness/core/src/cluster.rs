@@ -97,6 +97,16 @@ pub trait Cluster {
         Err(only_simulated("have disks that can be slowed down"))
     }
 
+    /// How much more the node's disk takes; `None` if nobody has limited it. Units: bytes.
+    fn disk_room(&self, _node: NodeId) -> Result<Option<u64>, ClusterError> {
+        Ok(None)
+    }
+
+    /// Leaves so much room on the node's disk, or lifts the limit. Units: bytes.
+    fn set_disk_room(&self, _node: NodeId, _room: Option<u64>) -> Result<(), ClusterError> {
+        Err(only_simulated("have disks that can be filled"))
+    }
+
     /// Replaces the nodes that are far away: all that is sent to them, by nodes and clients, takes so much longer. Units:
     /// milliseconds.
     fn delay(&self, _delays_ms: &BTreeMap<NodeId, u64>) -> Result<(), ClusterError> {

@@ -140,6 +140,18 @@ impl Cluster for SimCluster {
         Ok(())
     }
 
+    fn disk_room(&self, node: NodeId) -> Result<Option<u64>, ClusterError> {
+        Ok(self.world().disk_room(self.host(node)?))
+    }
+
+    fn set_disk_room(&self, node: NodeId, room: Option<u64>) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        if self.world().disk_room(host) != room {
+            self.world().set_disk_room(host, room);
+        }
+        Ok(())
+    }
+
     fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>) -> Result<(), ClusterError> {
         let delay = |(node, ms): (&NodeId, &u64)| Ok((self.host(*node)?, ms * 1_000_000));
         let delays = delays_ms.iter().map(delay).collect::<Result<_, ClusterError>>()?;

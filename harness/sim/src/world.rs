@@ -209,6 +209,21 @@ impl World {
         self.hosts[host.0].sync_factor = factor;
     }
 
+    /// Leaves so much room on the host's disk, or lifts the limit. Units: bytes.
+    pub fn set_disk_room(&mut self, host: HostId, room: Option<u64>) {
+        let words = room
+            .map_or("has room on its disk".to_owned(), |room| format!("has {room} bytes left on its disk"));
+        self.note(host, None, &words);
+        let disk = &mut self.hosts[host.0].env.disk;
+        let capacity = room.map(|room| disk.used_bytes() + room);
+        disk.set_capacity_bytes(capacity);
+    }
+
+    /// How much more the host's disk takes; `None` if there is no limit. Units: bytes.
+    pub fn disk_room(&self, host: HostId) -> Option<u64> {
+        self.hosts[host.0].env.disk.free_bytes()
+    }
+
     /// Replaces the set of directions in which nothing passes.
     pub fn set_cuts(&mut self, cuts: BTreeSet<Direction>) {
         self.trace.absorb(cuts.len() as u64);
@@ -578,6 +593,11 @@ impl World {
                 self.note(host, Some(Life::Down), "ends");
                 self.end_life(host);
                 self.hosts[host.0].env.disk.process_crash();
+            }
+            // What a process does that cannot write is its own affair, and to end is the usual.
+            Effect::Exit { status } if self.disk_room(host).is_some() => {
+                self.note(host, Some(Life::Down), &format!("ended with status {status}, its disk is full"));
+                self.power_fail(host);
             }
             Effect::Exit { status } => {
                 self.crashed(host, format!("ended with status {status}"), None);

@@ -209,7 +209,13 @@ impl MemDisk {
         Ok(())
     }
 
-    fn used_bytes(&self) -> u64 {
+    /// How much more may be written; `None` if there is no limit.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.capacity_bytes.map(|capacity| capacity.saturating_sub(self.used_bytes()))
+    }
+
+    /// The sum of all files' lengths.
+    pub fn used_bytes(&self) -> u64 {
         // A removed file frees its space at once, though a power failure could still bring it back.
         let named = self.names.values().filter_map(|entry| match entry {
             Entry::File(inode) => Some(inode),

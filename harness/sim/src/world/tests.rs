@@ -250,6 +250,24 @@ fn a_slow_disk_makes_answers_slow() {
     assert!(count(100) * 2 < count(1), "{} {}", count(100), count(1));
 }
 
+/// A process that ends for want of room has not crashed.
+#[test]
+fn a_disk_that_is_full_takes_what_fits() {
+    let (mut world, server, ..) = world(1, async |io: Io, _| {
+        let conn = io.connect("n1:1").await.expect("it listens");
+        io.sleep(20 * MS).await;
+        conn.send(Bytes::from_static(b"exit"));
+        std::future::pending().await
+    });
+    world.run_until(10 * MS);
+    world.set_disk_room(server, Some(7));
+    assert_eq!(world.disk_room(server), Some(7));
+    world.run_until(100 * MS);
+    assert!(!world.is_up(server) && world.crashes().is_empty());
+    world.set_disk_room(server, None);
+    assert_eq!(world.disk_room(server), None);
+}
+
 #[test]
 fn a_node_that_breaks_is_a_finding() {
     for (word, how, has_trace) in

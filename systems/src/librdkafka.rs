@@ -208,11 +208,12 @@ impl KafkaLog {
                 .set("enable.auto.commit", "false")
                 .set("auto.offset.reset", "earliest")
                 .set("check.crcs", "true")
-                .set("session.timeout.ms", "6000")
-                .set("heartbeat.interval.ms", "1000")
                 .set("fetch.wait.max.ms", "100")
                 .set("fetch.message.max.bytes", FETCH_BYTES)
                 .set("fetch.error.backoff.ms", "50");
+            if !self.is_assigned_by_coordinator() {
+                properties.set("session.timeout.ms", "6000").set("heartbeat.interval.ms", "1000");
+            }
             let context = Rebalances {
                 config: self.config.clone(),
                 seen: Arc::clone(&self.rebalance),
@@ -222,6 +223,13 @@ impl KafkaLog {
             self.consumer = Some(made.map_err(|e| self.error(&e))?);
         }
         Ok(self.consumer.as_ref().expect("just made"))
+    }
+
+    /// Whether the consumer asks for the protocol in which the coordinator assigns, and says how long sessions are; librdkafka
+    /// makes no consumer that says so too. Source: KIP-848; librdkafka 2.12.1, rdkafka_conf.c.
+    fn is_assigned_by_coordinator(&self) -> bool {
+        let last = self.config.properties.iter().rfind(|(name, _)| name == "group.protocol");
+        last.is_some_and(|(_, protocol)| protocol == "consumer")
     }
 
     fn create_now(&mut self, keys: &[Key]) -> Result<(), LogError> {
@@ -600,6 +608,36 @@ mod tests {
                 "setting `client.socket.timeout.ms` is `x`; librdkafka says: Invalid value for configuration property \"socket.timeout.ms\"",
             ),
         );
+    }
+
+    /// librdkafka makes no consumer whose properties exclude each other.
+    #[test]
+    fn consumers_are_made_for_every_group_protocol() {
+        let check = |name: &str, value: &str| {
+            let config = ClientConfig {
+                client_id: "c".to_owned(),
+                bootstrap: vec!["127.0.0.1:1".to_owned()],
+                acks: "all".to_owned(),
+                idempotence: true,
+                transactional_id: None,
+                isolation: Isolation::ReadCommitted,
+                group_id: "g".to_owned(),
+                partitions_per_topic: 1,
+                replication_factor: 1,
+                value_bytes: 1,
+                delivery_timeout: SOCKET_TIMEOUT,
+                poll_timeout: Duration::ZERO,
+                max_poll_records: 1,
+                properties: vec![(name.to_owned(), value.to_owned())],
+                log: Default::default(),
+            };
+            let mut log = KafkaLog::new(config, &[]);
+            let made = log.consumer().map(drop);
+            assert_eq!(made, Ok(()), "{name}={value}");
+        };
+        check("group.protocol", "classic");
+        check("group.protocol", "consumer");
+        check("partition.assignment.strategy", "cooperative-sticky");
     }
 
     #[test]

@@ -13,12 +13,13 @@
 //!
 //! Kafka promises nothing about what is read next. By its design an abort does not move a consumer, so that it goes on
 //! behind what it had read (*advance*), and what it had read is processed by nobody; applications have to go back
-//! themselves. If the group shares out its keys anew, each begins at the committed offset, and what was aborted is read
+//! themselves. If a group gives a consumer a key anew, that begins at the committed offset, and what was aborted is read
 //! again: from its first record on (*rewind*), or, if transactions before it were aborted too, from an earlier one
-//! (*rewind further*). So processes keep joining the group, leaving it and taking other topics. What was seen is counted,
+//! (*rewind further*). So processes keep joining the group, leaving it and taking other topics. Where members keep through a
+//! rebalance what stays theirs (KIP-429, KIP-848) they keep their positions, too. What was seen is counted,
 //! by how the consumer held the key ([`Aborts`]), and makes a run invalid only where nothing can have sent a consumer: the
 //! check is `abort-position`.
-//! Source: KAFKA-17582; librdkafka's documentation of rd_kafka_abort_transaction; Jepsen: Bufstream 0.1.0, 2024.
+//! Source: KAFKA-17582; librdkafka's INTRODUCTION.md, transactional producer; Jepsen: Bufstream 0.1.0, 2024.
 //!
 //! Before the final reads one consumer of each kind does so once more, in a cluster that is whole (`encore.rs`).
 //!

@@ -242,9 +242,11 @@ impl RunDir {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|e| StoreError::new("read", &path, e))?,
         };
-        let lines = text.lines().map(serde_json::from_str).collect::<Result<_, _>>();
-        let invalid = |e| StoreError::new("read", &path, io::Error::new(io::ErrorKind::InvalidData, e));
-        lines.map(Some).map_err(invalid)
+        let lines = text.lines().enumerate().map(|(n, line)| {
+            let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {e}", n + 1));
+            serde_json::from_str(line).map_err(invalid)
+        });
+        lines.collect::<Result<_, _>>().map(Some).map_err(|e| StoreError::new("read", &path, e))
     }
 
     /// `results.json`: what came of it.
@@ -463,6 +465,10 @@ mod tests {
         assert_eq!(run.path(), root.path().join(".._.._etc-a_b/19700101T000000Z-1"));
     }
 
+    fn host(what: &str) -> Seen {
+        Seen::Host { time_ns: 7, host: "n1".to_owned(), life: None, what: what.to_owned() }
+    }
+
     #[test]
     fn what_is_written_is_read_back() {
         let root = tempfile::tempdir().expect("a temporary folder");
@@ -470,6 +476,8 @@ mod tests {
         run.write_test(&crate::record::tests::record()).expect("it is written");
         run.write_plan(&Plan::default()).expect("it is written");
         run.write_results(&Verdict::unknown("a", "b")).expect("it is written");
+        assert_eq!(run.read_messages().expect("it is read"), None);
+        run.write_messages(&[host("starts"), host("ends")]).expect("it is written");
         run.write_plot("rate", "<svg/>").expect("it is written");
         run.write_report("").expect("it is written");
         let node_dir = run.node_dir(NodeId(2)).expect("it is made");
@@ -478,9 +486,17 @@ mod tests {
         assert_eq!(run.read_test().expect("it is read"), crate::record::tests::record());
         assert_eq!(run.read_plan().expect("it is read"), Plan::default());
         assert_eq!(run.read_results().expect("it is read"), Verdict::unknown("a", "b"));
+        assert_eq!(run.read_messages().expect("it is read"), Some(vec![host("starts"), host("ends")]));
         let files: Vec<_> = run.files().expect("it is read").into_iter().map(|(path, _)| path).collect();
-        let expected =
-            ["plan.json", "results.json", "riprap.log", "test.json", "plots/rate.svg", "nodes/n2/broker.log"];
+        let expected = [
+            "messages.jsonl",
+            "plan.json",
+            "results.json",
+            "riprap.log",
+            "test.json",
+            "plots/rate.svg",
+            "nodes/n2/broker.log",
+        ];
         assert_eq!(files, expected);
     }
 
@@ -497,6 +513,11 @@ mod tests {
         fs::write(dir.path().join("test.json"), "{").expect("it is written");
         let e = RunDir::open(dir.path()).expect("it is there").read_test().expect_err("it is no test");
         assert_eq!(shown(e), "read /tmp/test.json: EOF while parsing an object at line 1 column 1");
+        fs::write(dir.path().join("messages.jsonl"), "{\"type\":\"tale\"}\n").expect("it is written");
+        let e = RunDir::open(dir.path()).expect("it is there").read_messages().expect_err("no such line");
+        let start = "read /tmp/messages.jsonl: line 1: unknown variant `tale`, expected one of `message`, ";
+        let shown_e = shown(e);
+        assert!(shown_e.starts_with(start), "{shown_e}");
         fs::create_dir(dir.path().join("latest")).expect("it is made");
         let e = Store::create(dir.path(), "broker", "queue", at(0), 1).expect_err("a folder is in the way");
         assert_eq!(shown(e), "link /tmp/latest: Is a directory (os error 21)");

@@ -34,6 +34,7 @@ impl Layout<'_> {
         for label in self.labels().iter().filter(|label| !label.text.is_empty()) {
             svg.text(label.class, &label.text, label.at, label.ink, label.face);
         }
+        self.draw_names_again(&mut svg);
         self.draw_names(&mut svg, HEAD_PX);
         self.draw_names(&mut svg, self.bottom + 16);
         self.draw_story(&mut svg, &story);
@@ -110,19 +111,26 @@ impl Layout<'_> {
     }
 
     fn draw_breaks(&self, svg: &mut Svg) {
-        let mut named_at = HEAD_PX;
         for (y, gap_ns) in &self.breaks {
             svg.rect("break", [TIME_PX - 6, y - 4, self.width - TIME_PX, 8], palette::PAPER, 1.0);
             svg.wave(TIME_PX - 6, self.width - 6, y - 4, palette::AXIS);
             svg.wave(TIME_PX - 6, self.width - 6, y + 4, palette::AXIS);
             let face = Face { small: true, ends: true, ..Face::default() };
             svg.text("break", &short_time(*gap_ns), (TIME_PX - 10, *y), palette::MUTED, face);
-            if y - named_at >= NAMES_EVERY_PX {
-                named_at = *y;
-                for (lane, name) in self.scene.clients.iter().chain(&self.scene.nodes).enumerate() {
-                    let face = Face { bold: true, small: true, ..Face::default() };
-                    svg.text("lane", name, (self.xs[lane] - 6, *y), palette::MUTED, face);
-                }
+        }
+    }
+
+    /// Says again now and then whose lane is which, where there is room: in breaks.
+    fn draw_names_again(&self, svg: &mut Svg) {
+        let mut named_at = HEAD_PX;
+        for (y, _) in &self.breaks {
+            if y - named_at < NAMES_EVERY_PX || self.bottom - y < NAMES_EVERY_PX / 2 {
+                continue;
+            }
+            named_at = *y;
+            for (lane, name) in self.scene.clients.iter().chain(&self.scene.nodes).enumerate() {
+                let face = Face { bold: true, small: true, ..Face::default() };
+                svg.text("lane", name, (self.xs[lane] - 6, *y), palette::MUTED, face);
             }
         }
     }
@@ -218,7 +226,7 @@ impl Layout<'_> {
         let small = Face { small: true, ..Face::default() };
         let has = |about: fn(&Arrow) -> bool| scene.arrows.iter().any(about);
         let entries = [
-            ("op", true),
+            ("operation", true),
             ("message", has(|arrow| arrow.arrived_ns.is_some() && arrow.about != About::Copy)),
             ("copied from node to node", has(|arrow| arrow.about == About::Copy)),
             ("never arrived", has(|arrow| arrow.arrived_ns.is_none())),
@@ -231,7 +239,7 @@ impl Layout<'_> {
         for (name, _) in entries.iter().filter(|(_, is_there)| *is_there) {
             let end = (x + 26, y);
             match *name {
-                "op" => svg.rect("key", [x + 10, y - 7, BAR_PX, 14], palette::SEND, 1.0),
+                "operation" => svg.rect("key", [x + 10, y - 7, BAR_PX, 14], palette::SEND, 1.0),
                 "message" => {
                     svg.line("key", (x, y), end, palette::SEND, 1.4, "");
                     svg.arrow_head((x, y), end, palette::SEND);

@@ -26,7 +26,7 @@ pub(super) const ROW_PX: i32 = 17;
 /// Beside its bar, what an op is may reach into the next lanes.
 const OP_LABEL_PX: i32 = 300;
 /// However near its end is, an arrow has a label of so many pixels.
-const MESSAGE_LABEL_PX: i32 = 170;
+const MESSAGE_LABEL_PX: i32 = 210;
 /// The label of a message stands above its row.
 const MESSAGE_PX: i32 = 5;
 /// What an even longer time between two rows adds.

@@ -75,7 +75,8 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::AckThenTruncate,
         name: "ack-then-truncate",
         source: "Redpanda PR #3003 (up to 21.10.2): success is told by the term at the offset, not by the commit index",
-        mechanism: "a leader that is replaced answers what waits for replicas as stored if its log still has it, and truncates it then",
+        mechanism: "a leader that is replaced answers what waits for replicas as stored if its log still has it, \
+            and truncates it then",
         trigger: "--nemesis partition,pause --time-limit 60s --fault-time 3s --quiet-time 2s",
         anomalies: &["inconsistent-offsets", "lost-write", "unseen", "duplicate"],
     },
@@ -83,17 +84,21 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::AmnesiacCoordinator,
         name: "amnesiac-coordinator",
         source: "Redpanda #6018, #6019 (to 22.2): an open transaction lived in its coordinator's memory alone",
-        mechanism: "a coordinator that takes over forgets open transactions: what they had is aborted, and the producer, not told, goes on and commits the rest",
-        trigger: "--txn --nemesis kill:one --op-timeout 10s --time-limit 60s",
+        mechanism: "a coordinator that takes over forgets open transactions: what they had is aborted, and the \
+            producer, not told, goes on and commits the rest",
+        trigger: "--sim --txn --nemesis kill:one --op-timeout 10s --time-limit 30s",
         anomalies: &["lost-write", "torn-txn"],
     },
     Defect {
         kind: DefectKind::DelayedEndtxn,
         name: "delayed-endtxn",
         source: "KAFKA-17754, found by Jepsen in Bufstream 0.1.0 (2024); KIP-890",
-        mechanism: "the cluster offers the old protocol of transactions only: an EndTxn that was long on its way ends the producer's next transaction, which has the same epoch",
-        trigger: "--sim --txn --nemesis hold --set client.request.timeout.ms=500 --time-limit 60s",
-        anomalies: &["G1a", "lost-write", "torn-txn", "unseen"],
+        mechanism: "the cluster offers the old protocol of transactions only: an EndTxn that was long on its way \
+            ends the producer's next transaction, which has the same epoch",
+        trigger: "--sim --txn --nemesis hold:all --set client.request.timeout.ms=400 --set \
+            replica.fetch.wait.max.ms=100 --set replica.socket.timeout.ms=300 --fault-time 2s --quiet-time 4s \
+            --time-limit 20s",
+        anomalies: &["G1a", "lost-write", "torn-txn"],
     },
     Defect {
         kind: DefectKind::FetchFilterSkip,
@@ -107,7 +112,8 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::HwTruncation,
         name: "hw-truncation",
         source: "KIP-101, scenario 1; Kafka before 0.11",
-        mechanism: "a follower of a new leader cuts its log at its own high watermark, which lags, and leads before it has the records again",
+        mechanism: "a follower of a new leader cuts its log at its own high watermark, which lags, and leads before \
+            it has the records again",
         trigger: "--nodes 5 --nemesis kill:minority --time-limit 60s --fault-time 4s --quiet-time 3s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
@@ -115,7 +121,8 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::LastReplicaStanding,
         name: "last-replica-standing",
         source: "KIP-966; Kafka before 4.1 without eligible leader replicas",
-        mechanism: "the last replica in the ISR loses its unsynced tail with its power, and leads all the same; the others cut theirs",
+        mechanism: "the last replica in the ISR loses its unsynced tail with its power, and leads all the same; the \
+            others cut theirs",
         trigger: "--sim --nodes 5 --set fsync=interval --set flush.interval.ms=4000 --set replica.fetch.wait.max.ms=200 \
                   --set replica.lag.time.max.ms=400 --nemesis partition:halves,power-loss:one --keys 24 --time-limit 60s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
@@ -124,15 +131,18 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::LateProduceHang,
         name: "late-produce-hang",
         source: "KIP-890, part 1; transaction.partition.verification.enable, Kafka 3.6",
-        mechanism: "a leader appends a record of a transaction that is over: no marker will ever end it, and committed reads stop there",
-        trigger: "--sim --txn --nemesis hold --set client.request.timeout.ms=500 --time-limit 60s",
-        anomalies: &["stuck-consumer", "unseen"],
+        mechanism: "a leader appends a record of a transaction that is over: no marker will ever end it, and \
+            committed reads stop there, unless the next transaction takes it along",
+        trigger: "--sim --txn --nemesis hold --set client.request.timeout.ms=500 --max-writes-per-key 8 \
+            --fault-time 3s --quiet-time 1s --time-limit 15s",
+        anomalies: &["stuck-consumer", "G1a"],
     },
     Defect {
         kind: DefectKind::LazyFsync,
         name: "lazy-fsync",
         source: "NATS JetStream #7564 (Jepsen, 2025): acknowledged at once, synced every two minutes",
-        mechanism: "records count once they are written, and are synced two minutes later: a power failure of many brokers takes them",
+        mechanism: "records count once they are written, and are synced two minutes later: a power failure of many \
+            brokers takes them",
         trigger: "--sim --nemesis power-loss:all --time-limit 30s --fault-time 2s --quiet-time 6s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
@@ -140,8 +150,9 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::LostLeaseUnaware,
         name: "lost-lease-unaware",
         source: "Jepsen, Bufstream 0.1.0 (2024), #2: an agent that lost its lease in a pause was never told",
-        mechanism: "a broker that was silent for a whole session does not hear any more of what it leads and follows, until it is started anew",
-        trigger: "--nemesis pause:one --keys 4 --max-writes-per-key 32 --time-limit 60s",
+        mechanism: "a broker that was silent for a whole session does not hear any more of what it leads and \
+            follows, until it is started anew",
+        trigger: "--sim --nemesis pause:one --keys 4 --max-writes-per-key 32 --time-limit 30s",
         anomalies: &["stuck-producer", "stuck-consumer"],
     },
     Defect {
@@ -149,14 +160,15 @@ pub static ALL: &[Defect] = &[
         name: "lso-off-by-one",
         source: "Redpanda #3036: the last stable offset, which is exclusive, taken for an inclusive bound",
         mechanism: "committed reads go one record too far: they see the first record of an open transaction",
-        trigger: "--txn --nemesis none --time-limit 15s",
+        trigger: "--sim --txn --nemesis none --time-limit 10s",
         anomalies: &["G1a", "precommitted-read"],
     },
     Defect {
         kind: DefectKind::MinIsrUnclean,
         name: "min-isr-unclean",
         source: "Jepsen, Kafka 0.8 beta (2013); KAFKA-1028; min.insync.replicas, KAFKA-1555",
-        mechanism: "a leader alone in the ISR acknowledges acks=all, and when it dies a replica without the records leads",
+        mechanism: "a leader alone in the ISR acknowledges acks=all, and when it dies a replica without the records \
+            leads",
         trigger: "--nodes 5 --nemesis partition:bridge,kill:minority --time-limit 60s --fault-time 6s --quiet-time 3s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
@@ -164,16 +176,18 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::OooInsteadOfDedup,
         name: "ooo-instead-of-dedup",
         source: "Redpanda #3039 (to 21.10.2), mended by #3077; KIP-360 for the producer's part",
-        mechanism: "a batch that is sent again is refused as out of order although it is stored; the producer raises its epoch and sends it once more",
-        trigger: "--sim --nemesis reset,kill --time-limit 60s",
+        mechanism: "a batch that is sent again is refused as out of order although it is stored; the producer \
+            raises its epoch and sends it once more",
+        trigger: "--sim --nemesis kill,reset --fault-time 2s --quiet-time 1s --time-limit 20s",
         anomalies: &["duplicate"],
     },
     Defect {
         kind: DefectKind::PidOverlap,
         name: "pid-overlap",
         source: "KAFKA-20031 (before 4.3.0): a block of producer ids that overlaps the one before",
-        mechanism: "two brokers hand out the same producer ids: what one producer sends is taken for what the other has sent, and acknowledged without being stored",
-        trigger: "--nemesis none --time-limit 15s",
+        mechanism: "two brokers hand out the same producer ids: what one producer sends is taken for what the other \
+            has sent, and acknowledged without being stored",
+        trigger: "--sim --nemesis none --time-limit 10s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
     Defect {
@@ -188,23 +202,26 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::ReadAboveLso,
         name: "read-above-lso",
         source: "KAFKA-9807: the bound of committed reads was computed from a high watermark that was read twice",
-        mechanism: "a fetch that is answered as the high watermark moves is given what is between the old and the new, open transactions among it",
-        trigger: "--txn --nemesis none --time-limit 30s",
+        mechanism: "a fetch that is answered as the high watermark moves is given what is between the old and the \
+            new, open transactions among it",
+        trigger: "--sim --txn --nemesis none --time-limit 10s",
         anomalies: &["G1a", "precommitted-read"],
     },
     Defect {
         kind: DefectKind::SeqReuseAfterAbort,
         name: "seq-reuse-after-abort",
         source: "Redpanda #5026 (mended in 22.1): batches were compared with those of an aborted transaction",
-        mechanism: "after an abort the first batches of the next transaction are taken for those of the aborted one, and acknowledged without being stored",
-        trigger: "--txn --nemesis none --time-limit 15s",
-        anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
+        mechanism: "after an abort the first batches of the next transaction are taken for those of the aborted \
+            one, and acknowledged without being stored",
+        trigger: "--sim --txn --nemesis none --time-limit 10s",
+        anomalies: &["lost-write", "torn-txn", "unseen", "inconsistent-offsets"],
     },
     Defect {
         kind: DefectKind::StaleEndCache,
         name: "stale-end-cache",
         source: "Jepsen, Bufstream 0.1.0 (2024), #1: polls are empty for ever because of a stale cache",
-        mechanism: "a broker that leads again lets consumers read up to what was committed when it led last, and never further",
+        mechanism: "a broker that leads again lets consumers read up to what was committed when it led last, and \
+            never further",
         trigger: "--nemesis partition --time-limit 60s --fault-time 4s --quiet-time 2s",
         anomalies: &["stuck-consumer", "unseen"],
     },
@@ -221,15 +238,17 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::StrictMarkerEpoch,
         name: "strict-marker-epoch",
         source: "KAFKA-19999 (4.2.0): the epoch of a transaction's marker had to be above the producer's",
-        mechanism: "a marker whose answer was lost is sent again, and refused for ever: the transaction never ends, and its producer cannot begin another",
-        trigger: "--txn --nemesis kill --time-limit 60s",
+        mechanism: "a marker whose answer was lost is sent again, and refused for ever: the transaction never ends, \
+            and its producer cannot begin another",
+        trigger: "--sim --txn --nemesis kill --time-limit 30s",
         anomalies: &["stuck-producer"],
     },
     Defect {
         kind: DefectKind::ZeroOffset,
         name: "zero-offset",
         source: "Jepsen, Bufstream 0.1.0 (2024), #3: a spurious offset 0 on an error path",
-        mechanism: "a produce that fails after its append, or while it waits for replicas, is answered as stored at offset 0",
+        mechanism: "a produce that fails after its append, or while it waits for replicas, is answered as stored at \
+            offset 0",
         trigger: "--nemesis kill,partition --time-limit 60s",
         anomalies: &["duplicate", "inconsistent-offsets", "lost-write", "unseen"],
     },
@@ -237,8 +256,10 @@ pub static ALL: &[Defect] = &[
         kind: DefectKind::ZombieCommit,
         name: "zombie-commit",
         source: "KAFKA-6119 (before 1.0): a transaction that timed out was aborted without a new epoch",
-        mechanism: "a producer whose transaction took too long is not fenced: what it sends after the abort is another transaction, which it commits as if it were all",
-        trigger: "--txn --nemesis pause,partition --set client.transaction.timeout.ms=1000 --op-timeout 10s --time-limit 60s",
+        mechanism: "a producer whose transaction took too long is not fenced: what it sends after the abort is \
+            another transaction, which it commits as if it were all",
+        trigger: "--sim --txn --nemesis pause,partition --set client.transaction.timeout.ms=1000 --op-timeout 10s \
+            --time-limit 20s",
         anomalies: &["lost-write", "torn-txn"],
     },
 ];

@@ -2,6 +2,7 @@
 //! aborted, and what a consumer of committed records is given.
 
 use super::*;
+use crate::defect::DefectKind;
 use proptest::prelude::*;
 use riprap_protocol::records::{EndTxnMarker, TxnResult};
 use std::collections::BTreeSet;
@@ -300,6 +301,23 @@ fn a_marker_ends_a_transaction_under_a_raised_epoch_and_fences_the_old_one() {
     check(4, 2, ProducerCheck::InvalidEpoch { current: 5, got: 4 });
     check(5, 0, ProducerCheck::New);
     check(5, 2, ProducerCheck::OutOfOrder { expected: 0, got: 2 });
+}
+
+#[test]
+fn planted_numbers_of_an_aborted_transaction_are_taken_for_those_of_the_next() {
+    let duplicate = ProducerCheck::Duplicate { first_offset: 0, last_offset: 1, max_timestamp: 1 };
+    for (defect, result, expect) in [
+        (None, TxnResult::Abort, ProducerCheck::New),
+        (Some(DefectKind::SeqReuseAfterAbort), TxnResult::Abort, duplicate),
+        (Some(DefectKind::SeqReuseAfterAbort), TxnResult::Commit, ProducerCheck::New),
+    ] {
+        let (mut log, mut disk) = with_open();
+        log.set_config(LogConfig { defect, ..SMALL });
+        let marker = EndTxnMarker { result, coordinator_epoch: 0 };
+        appended(&mut log, &mut disk, marker.to_batch(1, 5, 0), 0);
+        let next = batch(2, 0).producer(1, 5, 0).transactional().build();
+        assert_eq!(log.check_producer(&BatchHeader::parse(&next).unwrap()), expect, "{defect:?} {result:?}");
+    }
 }
 
 #[test]

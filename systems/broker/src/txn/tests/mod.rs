@@ -43,9 +43,14 @@ fn show(producer: Producer) -> String {
 }
 
 impl Play {
-    fn new() -> Play {
-        let config =
-            TxnConfig { max_ids: 2, max_partitions: 3, id_expiration_ms: 100_000, ..TxnConfig::default() };
+    fn new(defect: Option<DefectKind>) -> Play {
+        let config = TxnConfig {
+            max_ids: 2,
+            max_partitions: 3,
+            id_expiration_ms: 100_000,
+            defect,
+            ..TxnConfig::default()
+        };
         let mut coordinator = Coordinator::new(config.clone(), 0);
         coordinator.finish_loading(0);
         Play {
@@ -164,7 +169,11 @@ impl Play {
 
 /// Does one after the other, separated by `;`, and looks at what comes of the last.
 fn check(acts: &str, expect: &str) {
-    let mut play = Play::new();
+    check_with(None, acts, expect);
+}
+
+fn check_with(defect: Option<DefectKind>, acts: &str, expect: &str) {
+    let mut play = Play::new(defect);
     let mut seen = Vec::new();
     for act in acts.split("; ") {
         play.act(act);
@@ -234,7 +243,7 @@ fn each_request_in_each_state() {
     ];
     for (state, request, expect) in table {
         check(&format!("{state}; {request}"), expect.unwrap_or(""));
-        let mut play = Play::new();
+        let mut play = Play::new(None);
         for act in state.split("; ") {
             play.act(act);
             play.outputs();
@@ -366,7 +375,7 @@ fn an_id_that_is_not_used_is_forgotten() {
 fn an_epoch_that_is_used_up_is_followed_by_another_id() {
     let concurrent = code(ErrorCode::CONCURRENT_TRANSACTIONS);
     let with_epoch = |epoch, previous: Option<Producer>, state| {
-        let mut play = Play::new();
+        let mut play = Play::new(None);
         let producer = Producer { id: 3, epoch };
         let partitions = partitions("a");
         let transaction =
@@ -436,7 +445,7 @@ fn markers_are_ordered_until_all_are_written() {
     check(&format!("{PREPARE_COMMIT}; marked; refuse; commit@3.0"), &concurrent);
     check(&format!("{PREPARE_COMMIT}; marked; refuse; wait 50; log; commit@3.0"), "ok");
     // An answer to the coordinator before tells this one nothing.
-    let mut play = Play::new();
+    let mut play = Play::new(None);
     for act in PREPARE_COMMIT.split("; ") {
         play.act(act);
         play.outputs();
@@ -471,7 +480,7 @@ fn what_the_log_refuses_or_delays_has_not_happened() {
 #[test]
 fn what_cannot_be_asked_is_refused() {
     let init = |id: &str, timeout_ms| {
-        let mut play = Play::new();
+        let mut play = Play::new(None);
         play.init_as(id, timeout_ms, None);
         play.outputs().join(" ")
     };
@@ -483,7 +492,7 @@ fn what_cannot_be_asked_is_refused() {
     }
     check("init; log; add a,b,c,d@3.0", &code(ErrorCode::POLICY_VIOLATION));
 
-    let mut play = Play::new();
+    let mut play = Play::new(None);
     for id in ["x", "y"] {
         play.init_as(id, 1000, None);
         assert!(play.outputs().is_empty());
@@ -504,7 +513,7 @@ fn what_cannot_be_asked_is_refused() {
     assert_eq!(verified, Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS));
 
     // No producer id is at hand: the client comes again, and the id is not taken.
-    let mut coordinator = Play::new().coordinator;
+    let mut coordinator = Play::new(None).coordinator;
     coordinator.init_producer_id(0, ReplyTo(1), ID, 1000, None, &mut || None);
     let response = Response::Init(Err(ErrorCode::COORDINATOR_NOT_AVAILABLE));
     assert_eq!(coordinator.take_outputs(), [Output::Reply { to: ReplyTo(1), response }]);
@@ -514,7 +523,7 @@ fn what_cannot_be_asked_is_refused() {
 #[test]
 fn a_partition_is_in_a_transaction_while_it_is_open() {
     let check = |acts: &str, who: &str, topic: &str, expect: Result<(), ErrorCode>| {
-        let mut play = Play::new();
+        let mut play = Play::new(None);
         for act in acts.split("; ") {
             play.act(act);
             play.outputs();
@@ -538,4 +547,19 @@ fn a_partition_is_in_a_transaction_while_it_is_open() {
     check(FENCED, "3.0", "a", Err(ErrorCode::PRODUCER_FENCED));
     check(ONGOING, "9.0", "a", Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING));
     check("wait 1", "3.0", "a", Err(ErrorCode::INVALID_PRODUCER_ID_MAPPING));
+}
+
+#[test]
+fn planted_bugs_leave_the_epoch_as_it_is() {
+    let fenced = code(ErrorCode::PRODUCER_FENCED);
+    for (defect, act, right, wrong) in [
+        (DefectKind::AmnesiacCoordinator, "fail-over", "", "!abort a,b@3.0"),
+        (DefectKind::ZombieCommit, "wait 1000; log", "!abort a,b@3.1", "!abort a,b@3.0"),
+    ] {
+        let acts = format!("{ONGOING}; {act}");
+        check(&acts, right);
+        check_with(Some(defect), &acts, wrong);
+        check_with(Some(defect), &format!("{acts}; marked; log; add a@3.0; log"), "ok");
+    }
+    check(&format!("{ONGOING}; wait 1000; log; marked; log; add a@3.0"), &fenced);
 }

@@ -106,6 +106,7 @@ mod tests {
     use riprap_env::task::Io;
     use riprap_env::{Effects, Env, Event, Node};
     use riprap_systems::simulated::{Narrator, Simulated};
+    use std::path::{Path, PathBuf};
 
     /// A history of words `process kind time_ns`.
     fn history(text: &str) -> History {
@@ -128,12 +129,15 @@ mod tests {
         NodeCrash { node: NodeId(node), at_ns, how: how.to_owned(), panic }
     }
 
-    /// The bundled broker, of which the first node panics at a time when it serves.
-    struct Frail;
+    /// The bundled broker, of which the first node panics at this time. Units: nanoseconds.
+    struct Frail {
+        panics_ns: u64,
+    }
 
-    struct FrailNode(Box<dyn Node>);
-
-    const PANICS_NS: u64 = 2_000_000_000;
+    struct FrailNode {
+        whole: Box<dyn Node>,
+        panics_ns: u64,
+    }
 
     impl Frail {
         fn whole() -> &'static dyn Simulated {
@@ -144,7 +148,8 @@ mod tests {
     impl Simulated for Frail {
         fn node(&self, deployment: &Deployment, nodes: u16, node: NodeId) -> Box<dyn Node> {
             let whole = Frail::whole().node(deployment, nodes, node);
-            if node == NodeId(1) { Box::new(FrailNode(whole)) } else { whole }
+            let panics_ns = self.panics_ns;
+            if node == NodeId(1) { Box::new(FrailNode { whole, panics_ns }) } else { whole }
         }
         fn bootstrap(&self, node: NodeId) -> String {
             Frail::whole().bootstrap(node)
@@ -168,16 +173,16 @@ mod tests {
 
     impl Node for FrailNode {
         fn step(&mut self, now_ns: u64, event: Event, env: &mut dyn Env, effects: &mut Effects) {
-            assert!(now_ns < PANICS_NS, "as asked");
-            self.0.step(now_ns, event, env, effects);
+            assert!(now_ns < self.panics_ns, "as asked");
+            self.whole.step(now_ns, event, env, effects);
         }
         fn settle(&mut self, now_ns: u64, env: &mut dyn Env, effects: &mut Effects) {
-            self.0.settle(now_ns, env, effects);
+            self.whole.settle(now_ns, env, effects);
         }
     }
 
-    #[test]
-    fn a_simulated_node_that_panics_makes_the_run_invalid_and_leaves_its_backtrace() {
+    /// Runs the frail broker for some seconds; gives the run's folder and its verdict.
+    fn run_frail(frail: &'static Frail, store: &Path) -> (PathBuf, Verdict) {
         let words = [
             "riprap",
             "test",
@@ -188,12 +193,17 @@ mod tests {
             "--recovery-limit=1s",
         ];
         let Command::Test(args) = Cli::try_parse_from(words).expect("it is right").command else {
-            unreachable!()
+            unreachable!("it asked for a test")
         };
         let mut test = Test::resolve(&args).expect("it is right");
-        test.simulated = Some(&Frail);
+        test.simulated = Some(frail);
+        test.keep(store, Vec::new()).expect("the harness is whole")
+    }
+
+    #[test]
+    fn a_simulated_node_that_panics_makes_the_run_invalid_and_leaves_its_backtrace() {
         let store = tempfile::tempdir().expect("a folder");
-        let (run, verdict) = test.keep(store.path(), Vec::new()).expect("the harness is whole");
+        let (run, verdict) = run_frail(&Frail { panics_ns: 2_000_000_000 }, store.path());
         assert_eq!(verdict.valid, Valid::False);
         let found = &verdict.anomalies["node-crash"];
         assert_eq!((found.count, found.allowed), (1, false));
@@ -209,6 +219,17 @@ mod tests {
         assert!(!end.contains("Info "), "nothing is behind it: {end}");
         let report = std::fs::read_to_string(run.join("report.html")).expect("a report");
         assert!(report.contains("id=\"anomaly-node-crash\"") && report.contains("FrailNode"));
+    }
+
+    #[test]
+    fn a_node_that_panics_before_it_serves_is_the_same_finding() {
+        let store = tempfile::tempdir().expect("a folder");
+        let (run, verdict) = run_frail(&Frail { panics_ns: 0 }, store.path());
+        assert_eq!(verdict.valid, Valid::False);
+        assert_eq!(verdict.anomalies["node-crash"].count, 1);
+        // It can be shrunk, though no client did anything.
+        let plan = riprap_results::RunDir::open(&run).and_then(|run| run.read_plan()).expect("a plan");
+        assert_eq!(plan.ops, Some(Vec::new()));
     }
 
     #[test]

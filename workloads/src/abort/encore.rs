@@ -188,3 +188,85 @@ fn keys_read(op: &Op) -> Vec<Key> {
     });
     reads.flatten().map(|(key, _)| *key).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use riprap_checker::mini;
+    use riprap_core::client::Completion;
+    use riprap_core::interpreter::{Interpreter, Next};
+    use riprap_core::op::Extra;
+
+    const WAYS: &[SubscribeVia] = &[SubscribeVia::Assign, SubscribeVia::Subscribe];
+    const CONCURRENCY: u32 = 3;
+
+    /// Runs it after a history, each op for so long and to such an end. Gives its ops in short, and how long it took.
+    fn run(history: &str, op_ns: u64, end: impl Fn(&Op) -> Completion) -> (Vec<String>, u64) {
+        let (inputs, outputs) = ([Key(0), Key(1)], [Key(4), Key(5)]);
+        let (mut interpreter, mut now_ns, mut ops) = (Interpreter::new(CONCURRENCY), 0, Vec::new());
+        let history = mini::parse(history);
+        interpreter.run(now_ns, encore(&history, (&inputs, &outputs), WAYS, CONCURRENCY, 300_000));
+        loop {
+            match interpreter.next(now_ns) {
+                Next::Done => return (ops, now_ns),
+                Next::Wait { until_ns } => now_ns = until_ns.expect("nothing is under way"),
+                Next::Invoke { thread, op } => {
+                    let abort = if op.extra.abort { "abort " } else { "" };
+                    ops.push(format!("{abort}{} {:?}", op.f.name(), op.value));
+                    now_ns += op_ns;
+                    interpreter.complete(now_ns, thread, end(&op));
+                }
+            }
+        }
+    }
+
+    fn completion(kind: Kind, op: &Op, reads: Option<Vec<Key>>) -> Completion {
+        let mut value = op.value.clone();
+        if let (OpValue::Mops(mops), Some(keys)) = (&mut value, reads) {
+            let record = |key| (key, vec![(riprap_core::op::Offset(0), Value(0))]);
+            let read = Mop::Poll(Some(keys.into_iter().map(record).collect()));
+            mops.iter_mut().filter(|mop| matches!(mop, Mop::Poll(_))).for_each(|mop| *mop = read.clone());
+        }
+        let kind = if op.f == F::Crash { Kind::Info } else { kind };
+        Completion { kind, value, extra: Extra { abort: op.extra.abort, ..Extra::default() } }
+    }
+
+    #[test]
+    fn it_ends_once_each_way_has_read_on() {
+        let reads = |op: &Op| completion(Kind::Ok, op, Some(vec![Key(1)]));
+        let (ops, _) = run("s1=7@0 s5=3@0", 1, reads);
+        let words: Vec<&str> = ops.iter().filter_map(|op| op.split(' ').next()).collect();
+        let crashes = ["crash"; 2 * CONCURRENCY as usize];
+        let way = |take| [take, "txn", "abort", "txn", "txn"];
+        assert_eq!(words, [&crashes[..], &way("assign"), &way("subscribe")].concat());
+        // Values go on behind those of the history, and each way has its own.
+        let fed: Vec<&String> =
+            ops.iter().filter(|op| op.starts_with("txn [Send") || op.contains("([Send")).collect();
+        let expect = [8, 9, 8 + MAX_OPS, 9 + MAX_OPS];
+        assert_eq!(fed.len(), expect.len());
+        for (op, value) in fed.iter().zip(expect) {
+            assert!(op.contains(&format!("key: Key(1), value: Value({value})")), "{op}");
+        }
+    }
+
+    #[test]
+    fn it_gives_up_in_time() {
+        let most = 2 * CONCURRENCY as usize + WAYS.len() * MAX_OPS as usize;
+        for kind in [Kind::Fail, Kind::Info, Kind::Ok] {
+            for op_ns in [1, 100_000_000, 5_000_000_000] {
+                let (ops, took_ns) = run("s0=1@0", op_ns, |op| completion(kind, op, Some(Vec::new())));
+                assert!(ops.len() <= most, "{kind:?}: {} ops of {op_ns} ns", ops.len());
+                assert!(
+                    took_ns <= LIMIT_MS * 1_000_000 + op_ns * 3,
+                    "{kind:?}: {took_ns} ns, ops of {op_ns}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn where_nothing_was_written_there_is_nothing_to_do() {
+        let (ops, _) = run("s5=1@0 p", 1, |op| completion(Kind::Ok, op, None));
+        assert_eq!(ops, [""; 0]);
+    }
+}

@@ -22,6 +22,11 @@ use std::time::Instant;
 
 /// With `--keep-going`, so many failures are written down at most: nobody looks at more.
 const MAX_KEPT: usize = 10;
+
+/// 64-bit FNV-1a.
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x100_0000_01b3;
+
 /// Seeds from the first to the last, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seeds {
@@ -208,6 +213,13 @@ impl Tally {
         self.ran.values().map(|ran| ran.simulated_ms).sum::<u64>() as f64 / 1e3
     }
 
+    /// All that happened in all runs, as a hash: the same for the same seeds, whatever ran them.
+    fn trace(&self) -> String {
+        let bytes = self.ran.values().flat_map(|ran| ran.trace.bytes());
+        let hash = bytes.fold(FNV_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+        format!("{hash:016x}")
+    }
+
     fn progress(&mut self) {
         let (done, all) = (self.ran.len(), self.seeds.count());
         let bad = done - self.count(Valid::True);
@@ -252,7 +264,7 @@ impl Tally {
             };
             let all = json!({
                 "seeds": self.ran.len(), "valid": valid, "invalid": invalid, "unknown": unknown, "ops": ops,
-                "simulated_s": self.simulated_s(), "took_s": took_s, "steps": steps,
+                "simulated_s": self.simulated_s(), "took_s": took_s, "steps": steps, "trace": self.trace(),
                 "failures": bad.iter().map(one).collect::<Vec<_>>(),
             });
             print(&format!("{all:#}\n"))?;
@@ -264,10 +276,11 @@ impl Tally {
             }
             text.push_str(&format!(
                 "{} of {} seeds: {valid} valid, {invalid} invalid, {unknown} unknown; {ops} ops in {:.0} simulated s; took \
-                 {took_s:.1} s\n",
+                 {took_s:.1} s; trace {}\n",
                 self.ran.len(),
                 self.seeds.count(),
                 self.simulated_s(),
+                self.trace(),
             ));
             print(&text)?;
         }

@@ -31,6 +31,8 @@ pub enum DefectKind {
     /// See [`ALL`].
     MinIsrUnclean,
     /// See [`ALL`].
+    OffsetsExpireInRebalance,
+    /// See [`ALL`].
     OooInsteadOfDedup,
     /// See [`ALL`].
     PidOverlap,
@@ -46,6 +48,8 @@ pub enum DefectKind {
     StaleGenerationOwner,
     /// See [`ALL`].
     StrictMarkerEpoch,
+    /// See [`ALL`].
+    UnstableOffsetFetch,
     /// See [`ALL`].
     ZeroOffset,
     /// See [`ALL`].
@@ -173,6 +177,16 @@ pub static ALL: &[Defect] = &[
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
     Defect {
+        kind: DefectKind::OffsetsExpireInRebalance,
+        name: "offsets-expire-in-rebalance",
+        source: "KAFKA-13636; Kafka before 3.1",
+        mechanism: "while a group rebalances, committed offsets that are older than the retention are removed, though members go on with them",
+        trigger: "--sim --sub-via subscribe --keys 4 --max-writes-per-key 100000 --set offsets.retention.minutes=1 \
+                  --set offsets.retention.check.interval.ms=100 --set client.session.timeout.ms=2000 \
+                  --nemesis clock:all,kill:one --time-limit 120s --fault-time 2s --quiet-time 1s",
+        anomalies: &["committed-offset-regression", "redelivery"],
+    },
+    Defect {
         kind: DefectKind::OooInsteadOfDedup,
         name: "ooo-instead-of-dedup",
         source: "Redpanda #3039 (to 21.10.2), mended by #3077; KIP-360 for the producer's part",
@@ -242,6 +256,14 @@ pub static ALL: &[Defect] = &[
             and its producer cannot begin another",
         trigger: "--sim --txn --nemesis kill --time-limit 30s",
         anomalies: &["stuck-producer"],
+    },
+    Defect {
+        kind: DefectKind::UnstableOffsetFetch,
+        name: "unstable-offset-fetch",
+        source: "KIP-447: UNSTABLE_OFFSET_COMMIT, Kafka 2.5",
+        mechanism: "a member that takes over a partition is told its committed offset while a transaction with a newer one is open, and consumes again what that has consumed",
+        trigger: "--txn --sub-via subscribe --keys 4 --nemesis none --time-limit 15s",
+        anomalies: &["committed-offset-regression", "redelivery"],
     },
     Defect {
         kind: DefectKind::ZeroOffset,

@@ -17,6 +17,7 @@ use super::outbox::Then;
 use super::record::{Entry, TopicPartition};
 use super::state::{Group, State, Turn};
 use super::{ReplyTo, Response};
+use crate::defect::DefectKind;
 use bytes::{Buf, Bytes};
 use riprap_protocol::messages::{
     ConsumerProtocolSubscription, OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition,
@@ -60,7 +61,13 @@ impl Group {
         // A group that has a protocol is of use until its members have been away for long.
         let counts_from_ms =
             empty_since_ms.filter(|_| self.consumer.is_none() && self.protocol_type.is_some());
-        let subscribed = self.subscribed(topics);
+        let mut subscribed = self.subscribed(topics);
+        // DEFECT offsets-expire-in-rebalance: while a group rebalances nobody counts as subscribed to anything.
+        if turn.config.defect == Some(DefectKind::OffsetsExpireInRebalance)
+            && matches!(self.state, State::Preparing { .. } | State::Completing { .. })
+        {
+            subscribed = Subscribed::Some(BTreeSet::new());
+        }
         let expired: Vec<TopicPartition> = self
             .offsets
             .settled()

@@ -5,6 +5,7 @@ use super::offsets::{
 };
 use super::state::Group;
 use super::{Coordinator, ReplyTo};
+use crate::defect::DefectKind;
 use crate::txn::Producer;
 use riprap_protocol::ErrorCode;
 use riprap_protocol::messages::{
@@ -119,7 +120,9 @@ impl Coordinator {
             return offset_fetch_error(request, code);
         }
         let offsets = group.map_or(&none, |group| &group.offsets);
-        let topics = offsets.fetch(request.topics.as_deref(), require_stable);
+        // DEFECT unstable-offset-fetch: who asks for stable offsets is not told to come again while a transaction has newer ones.
+        let is_held = require_stable && self.config.defect != Some(DefectKind::UnstableOffsetFetch);
+        let topics = offsets.fetch(request.topics.as_deref(), is_held);
         OffsetFetchResponseGroup { group_id, topics, error_code: ErrorCode::NONE }
     }
 

@@ -233,6 +233,20 @@ fn triggers_name_what_there_is() {
     }
 }
 
+/// Who reads of a defect finds where it is planted, and the other way round.
+#[test]
+fn defects_are_marked_where_they_are_planted() {
+    const MARK: &str = "// DEFECT ";
+    let planted: BTreeSet<&str> = defects().map(|defect| defect.name).collect();
+    let mut marked = BTreeSet::new();
+    for file in rust_files(&root().join("systems/broker/src")) {
+        let text = fs::read_to_string(file).expect("source is UTF-8");
+        let marks = text.lines().filter_map(|line| line.trim_start().strip_prefix(MARK)?.split_once(':'));
+        marked.extend(marks.map(|(name, _)| name.to_owned()));
+    }
+    assert!(marked.iter().map(String::as_str).eq(planted.iter().copied()), "{marked:?}, not {planted:?}");
+}
+
 /// A word of the nemesis says by itself which fault it belongs to, and is no client's.
 #[test]
 fn faults_have_words_of_their_own() {

@@ -90,7 +90,7 @@ pub static ALL: &[Defect] = &[
         source: "Redpanda #6018, #6019 (to 22.2): an open transaction lived in its coordinator's memory alone",
         mechanism: "a coordinator that takes over forgets open transactions: what they had is aborted, and the \
             producer, not told, goes on and commits the rest",
-        trigger: "--sim --txn --nemesis kill:one --op-timeout 10s --time-limit 30s",
+        trigger: "--sim --txn --nemesis kill:one --op-timeout 10s --rate 100 --time-limit 60s",
         anomalies: &["lost-write", "torn-txn"],
     },
     Defect {
@@ -100,8 +100,8 @@ pub static ALL: &[Defect] = &[
         mechanism: "the cluster offers the old protocol of transactions only: an EndTxn that was long on its way \
             ends the producer's next transaction, which has the same epoch",
         trigger: "--sim --txn --nemesis hold:all --set client.request.timeout.ms=400 --set \
-            replica.fetch.wait.max.ms=100 --set replica.socket.timeout.ms=300 --fault-time 2s --quiet-time 4s \
-            --time-limit 20s",
+            replica.fetch.wait.max.ms=100 --set replica.socket.timeout.ms=300 --fault-time 2s \
+            --quiet-time 4s --rate 300 --concurrency 24 --time-limit 20s",
         anomalies: &["G1a", "lost-write", "torn-txn"],
     },
     Defect {
@@ -138,7 +138,7 @@ pub static ALL: &[Defect] = &[
         mechanism: "a leader appends a record of a transaction that is over: no marker will ever end it, and \
             committed reads stop there, unless the next transaction takes it along",
         trigger: "--sim --txn --nemesis hold --set client.request.timeout.ms=500 --max-writes-per-key 8 \
-            --fault-time 3s --quiet-time 1s --time-limit 15s",
+            --fault-time 3s --quiet-time 1s --time-limit 15s --drain-limit 60s",
         anomalies: &["stuck-consumer", "G1a"],
     },
     Defect {
@@ -156,7 +156,8 @@ pub static ALL: &[Defect] = &[
         source: "Jepsen, Bufstream 0.1.0 (2024), #2: an agent that lost its lease in a pause was never told",
         mechanism: "a broker that was silent for a whole session does not hear any more of what it leads and \
             follows, until it is started anew",
-        trigger: "--sim --nemesis pause:one --keys 4 --max-writes-per-key 32 --time-limit 30s",
+        trigger: "--sim --nemesis pause:one --keys 4 --max-writes-per-key 8 --rate 50 --time-limit 20s \
+            --drain-limit 60s",
         anomalies: &["stuck-producer", "stuck-consumer"],
     },
     Defect {
@@ -192,7 +193,7 @@ pub static ALL: &[Defect] = &[
         source: "Redpanda #3039 (to 21.10.2), mended by #3077; KIP-360 for the producer's part",
         mechanism: "a batch that is sent again is refused as out of order although it is stored; the producer \
             raises its epoch and sends it once more",
-        trigger: "--sim --nemesis kill,reset --fault-time 2s --quiet-time 1s --time-limit 20s",
+        trigger: "--sim --nemesis kill,reset --fault-time 2s --quiet-time 1s --time-limit 30s --rate 150",
         anomalies: &["duplicate"],
     },
     Defect {
@@ -254,7 +255,7 @@ pub static ALL: &[Defect] = &[
         source: "KAFKA-19999 (4.2.0): the epoch of a transaction's marker had to be above the producer's",
         mechanism: "a marker whose answer was lost is sent again, and refused for ever: the transaction never ends, \
             and its producer cannot begin another",
-        trigger: "--sim --txn --nemesis kill --time-limit 30s",
+        trigger: "--sim --txn --nemesis kill --rate 100 --time-limit 30s --drain-limit 60s",
         anomalies: &["stuck-producer"],
     },
     Defect {
@@ -281,7 +282,7 @@ pub static ALL: &[Defect] = &[
         mechanism: "a producer whose transaction took too long is not fenced: what it sends after the abort is \
             another transaction, which it commits as if it were all",
         trigger: "--sim --txn --nemesis pause,partition --set client.transaction.timeout.ms=1000 --op-timeout 10s \
-            --time-limit 20s",
+            --rate 100 --time-limit 20s",
         anomalies: &["lost-write", "torn-txn"],
     },
 ];

@@ -206,6 +206,19 @@ impl Case {
         Case { config: TestConfig { nemesis: names, ..self.config.clone() }, plan }
     }
 
+    /// The same, over shortly after its last operation has begun; faults that are at work by then are healed there.
+    fn without_idle_end(mut self) -> Case {
+        let last_op_ns = self.ops().last().map_or(0, |op| op.time_ns);
+        let strikes = units(&self.plan.faults).into_iter().map(|unit| unit.strike.time_ns);
+        let last_ns = strikes.chain([last_op_ns]).max().unwrap_or(0);
+        self.config.time_limit_ms = self.config.time_limit_ms.min((last_ns + TAIL_NS) / 1_000_000);
+        let limit_ns = self.config.time_limit_ms * 1_000_000;
+        for event in &mut self.plan.faults {
+            event.time_ns = event.time_ns.min(limit_ns);
+        }
+        self
+    }
+
     fn simulate(&self) -> Result<Outcome, Failure> {
         let test = Test::of(self.config.clone(), None, Some(self.plan.clone()))?;
         simulate_quietly(&test)
@@ -304,9 +317,11 @@ impl<'a> Shrinker<'a> {
         loop {
             let size = self.size();
             self.faults()?;
+            self.idle_end()?;
             self.threads()?;
             self.keys()?;
             self.ops()?;
+            self.idle_end()?;
             self.parts()?;
             self.nodes()?;
             self.time()?;
@@ -349,8 +364,18 @@ impl<'a> Shrinker<'a> {
             let ops = whole.ops()[..middle].to_vec();
             let kept: Vec<Unit> =
                 units(&whole.plan.faults).into_iter().filter(|unit| unit.strike.time_ns <= end_ns).collect();
-            let case = whole.with_ops(ops).with_faults(&kept);
+            // With what is left of the time cut too: a run of half a minute in which nothing is asked costs as much.
+            let case = whole.with_ops(ops).with_faults(&kept).without_idle_end();
             if self.try_case(case)? { most = middle } else { least = middle }
+        }
+        Ok(())
+    }
+
+    /// The main phase ends when its last act is over.
+    fn idle_end(&mut self) -> Result<(), Failure> {
+        let case = self.best.clone().without_idle_end();
+        if case.config.time_limit_ms < self.best.config.time_limit_ms && !self.is_over() {
+            self.try_case(case)?;
         }
         Ok(())
     }

@@ -597,7 +597,8 @@ impl World {
             // What a process does that cannot write is its own affair, and to end is the usual.
             Effect::Exit { status } if self.disk_room(host).is_some() => {
                 self.note(host, Some(Life::Down), &format!("ended with status {status}, its disk is full"));
-                self.power_fail(host);
+                self.end_life(host);
+                self.hosts[host.0].env.disk.process_crash();
             }
             Effect::Exit { status } => {
                 self.crashed(host, format!("ended with status {status}"), None);

@@ -405,7 +405,12 @@ impl Running {
                 log!(cx.env, Warn, "controller: fences broker {id}: not heard for too long");
                 let records = decide::fence(&controller.image, id);
                 // Refused only if too much waits for agreement: the next tick tries again.
-                let _refused = self.propose_logged(&records, cx);
+                let Ok(fenced_at) = self.propose_logged(&records, cx) else { continue };
+                // What it led others lead now. Until it knows, it must not be told that it takes part: it would answer as
+                // who it was, in the belief that nobody had replaced it.
+                if let Some(session) = self.controller.as_mut().and_then(|c| c.sessions.get_mut(&id)) {
+                    session.catch_up_to = fenced_at;
+                }
             }
         }
         self.answer_served(cx);

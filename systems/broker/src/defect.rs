@@ -165,7 +165,7 @@ pub static ALL: &[Defect] = &[
         name: "lso-off-by-one",
         source: "Redpanda #3036: the last stable offset, which is exclusive, taken for an inclusive bound",
         mechanism: "committed reads go one record too far: they see the first record of an open transaction",
-        trigger: "--sim --txn --nemesis none --time-limit 10s",
+        trigger: "--txn --nemesis none --time-limit 10s",
         anomalies: &["G1a", "precommitted-read"],
     },
     Defect {
@@ -202,7 +202,7 @@ pub static ALL: &[Defect] = &[
         source: "KAFKA-20031 (before 4.3.0): a block of producer ids that overlaps the one before",
         mechanism: "two brokers hand out the same producer ids: what one producer sends is taken for what the other \
             has sent, and acknowledged without being stored",
-        trigger: "--sim --nemesis none --time-limit 10s",
+        trigger: "--nemesis none --time-limit 10s",
         anomalies: &["lost-write", "unseen", "inconsistent-offsets"],
     },
     Defect {
@@ -219,7 +219,7 @@ pub static ALL: &[Defect] = &[
         source: "KAFKA-9807: the bound of committed reads was computed from a high watermark that was read twice",
         mechanism: "a fetch that is answered as the high watermark moves is given what is between the old and the \
             new, open transactions among it",
-        trigger: "--sim --txn --nemesis none --time-limit 10s",
+        trigger: "--txn --nemesis none --time-limit 10s",
         anomalies: &["G1a", "precommitted-read"],
     },
     Defect {

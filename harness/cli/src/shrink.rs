@@ -305,11 +305,22 @@ impl<'a> Shrinker<'a> {
             // Some of what is left makes no sense without the rest.
             Err(Failure::Usage(_) | Failure::Harness(_)) => return Ok(false),
         };
-        let shows = self.target.is_shown_by(&outcome);
+        let shows = self.target.is_shown_by(&outcome) && !self.shows_without_defect(&case)?;
         if shows {
             self.best = case;
         }
         Ok(shows)
+    }
+
+    /// Whether a case of a planted defect shows its anomaly without the defect too, by what its settings allow: then it is
+    /// no story of the defect any more.
+    fn shows_without_defect(&self, case: &Case) -> Result<bool, Failure> {
+        if case.config.defect.is_none() {
+            return Ok(false);
+        }
+        let mut clean = case.clone();
+        clean.config.defect = None;
+        Ok(self.target.is_shown_by(&(self.simulate)(&clean)?))
     }
 
     fn shrink(&mut self) -> Result<(), Failure> {

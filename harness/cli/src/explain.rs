@@ -125,14 +125,17 @@ mod tests {
     #[test]
     fn a_wrong_command_line_is_told_what_is_right() {
         for (line, expected) in [
-            ("", "a command is missing; one of: test, sim, replay, shrink, check, report, list, broker"),
+            (
+                "",
+                "a command is missing; one of: test, sim, replay, shrink, check, report, list, broker, self-test",
+            ),
             (
                 "tset",
-                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker",
+                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker, self-test",
             ),
             (
                 "help tset",
-                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker",
+                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker, self-test",
             ),
             ("-x", "unknown option `-x`; `riprap --help` tells what there is"),
             ("test --foo", "unknown option `--foo`; `riprap test --help` tells what there is"),

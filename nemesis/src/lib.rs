@@ -110,7 +110,7 @@ pub fn left_out(nodes: u16, live: bool) -> Vec<(&'static str, &'static str)> {
 fn obstacle(fault: &dyn Fault, nodes: u16, live: bool) -> Option<&'static str> {
     let info = fault.info();
     if live && !info.live {
-        Some("strikes simulated nodes only")
+        Some("simulated nodes only")
     } else if info.shapes.iter().all(|shape| shape.min_nodes > nodes) {
         Some("needs more nodes")
     } else {
@@ -179,7 +179,7 @@ mod tests {
         check_there("all", 1, true, Ok("kill(one all) pause(one all)"));
         let left_out: Vec<String> =
             left_out(1, true).into_iter().map(|(name, why)| format!("{name} {why}")).collect();
-        let only_simulated = |name: &str| format!("{name} strikes simulated nodes only");
+        let only_simulated = |name: &str| format!("{name} simulated nodes only");
         let mut expected: Vec<String> =
             ["clock", "disk-full", "disk-slow", "hold", "latency"].map(only_simulated).to_vec();
         expected.push("partition needs more nodes".to_owned());

@@ -268,8 +268,16 @@ impl Test {
         if left_out.is_empty() || !self.config.nemesis.iter().any(|word| word == "all") {
             return None;
         }
-        let words: Vec<String> = left_out.iter().map(|(name, why)| format!("{name} {why}")).collect();
-        Some(format!("riprap: all faults but: {}", words.join(", ")))
+        let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (name, why) in left_out {
+            match by_reason.iter_mut().find(|(reason, _)| *reason == why) {
+                Some((_, names)) => names.push(name),
+                None => by_reason.push((why, vec![name])),
+            }
+        }
+        let words: Vec<String> =
+            by_reason.iter().map(|(why, names)| format!("{} ({why})", names.join(", "))).collect();
+        Some(format!("riprap: left out of all faults: {}", words.join("; ")))
     }
 
     /// Makes sure that the clients may open as many files as they will.

@@ -182,6 +182,14 @@ impl<'a> Runner<'a> {
         self.drive(generator, false)
     }
 
+    /// Ends the clients that still work at an op which was given up on. Until then they go on as real ones do; but what they
+    /// send after the final reads nobody could read.
+    pub fn end_late_clients(&mut self) {
+        for host in std::mem::take(&mut self.left) {
+            self.cluster.world().kill(host);
+        }
+    }
+
     /// Waits until every node serves clients. `Err` says what is not so by then. Units: nanoseconds.
     pub fn await_serving(&mut self, limit_ns: u64) -> Result<Result<(), String>, RunError> {
         let deadline_ns = self.now_ns() + limit_ns;

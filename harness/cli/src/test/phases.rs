@@ -35,6 +35,10 @@ pub(super) trait Stage {
     /// Runs a generator to its end, whatever the user wants.
     fn run_to_end(&mut self, generator: BoxedGenerator) -> Result<(), Failure>;
 
+    /// Ends the clients that still work at an op which was given up on, if that can be done: real ones end by themselves, for
+    /// their library gives up sooner than their op.
+    fn end_late_clients(&mut self) {}
+
     /// What has happened so far.
     fn history(&self) -> &History;
 
@@ -80,6 +84,7 @@ pub(super) fn phases(
 
     let drain_limit = Duration::from_millis(config.drain_limit_ms);
     begin(stage, progress, phase::DRAIN, drain_limit)?;
+    stage.end_late_clients();
     let (generator, drain) = test.workload.final_generator(config, stage.history());
     let drain_began = stage.now();
     stage.run(time_limit(config.drain_limit_ms * 1_000_000, generator))?;

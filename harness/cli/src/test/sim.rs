@@ -142,6 +142,10 @@ impl Stage for SimStage<'_> {
         self.runner.run_to_end(generator).map_err(Failure::harness)
     }
 
+    fn end_late_clients(&mut self) {
+        self.runner.end_late_clients();
+    }
+
     fn history(&self) -> &History {
         self.runner.history()
     }

@@ -1,6 +1,6 @@
 //! What was sent arrives long after its sender gave up.
 
-use crate::{ONE_TO_ALL, pick};
+use crate::ONE_TO_ALL;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 static INFO: FaultInfo = FaultInfo {
     name: "hold",
     doc: "What is sent to some nodes on the connections that stand waits, as in a queue or behind a lost packet, and \
-          arrives when it is let go, though its sender may have timed out and asked again on another connection. In \
-          simulation only. Finds what a request does that comes too late: a produce after its transaction, an end of a \
+          arrives when it is let go, though its sender may have timed out and asked again on another connection. How many \
+          connections wait is told; a node that has none is left as it is. In simulation only. Finds what a request does that comes too late: a produce after its transaction, an end of a \
           transaction after the next has begun.",
     strike_f: "hold",
     heal_f: "let-go",
@@ -27,7 +27,7 @@ impl Fault for Hold {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        json!({"shape": shape.name, "nodes": pick(shape, nodes, random)})
+        crate::aim(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {

@@ -1,10 +1,10 @@
 //! Processes end at once, without a chance to clean up; later they are started again.
 
-use crate::{ONE_TO_ALL, pick};
+use crate::{ONE_TO_ALL, observe};
 use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
-use serde_json::{Map, Value as Json, json};
+use serde_json::Value as Json;
 
 static INFO: FaultInfo = FaultInfo {
     name: "kill",
@@ -25,7 +25,7 @@ impl Fault for Kill {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        json!({"shape": shape.name, "nodes": pick(shape, nodes, random)})
+        crate::aim(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
@@ -49,24 +49,4 @@ impl Fault for Kill {
         }
         observe(cluster, &down, |state| *state != NodeState::Paused && !matches!(state, NodeState::Down(_)))
     }
-}
-
-fn observe(
-    cluster: &dyn Cluster,
-    nodes: &[NodeId],
-    expected: impl Fn(&NodeState) -> bool,
-) -> Result<Effect, ClusterError> {
-    let mut evidence = Map::new();
-    let mut took_effect = true;
-    for node in nodes {
-        let state = cluster.state(*node)?;
-        took_effect &= expected(&state);
-        let words = match state {
-            NodeState::Running => "running".to_owned(),
-            NodeState::Paused => "paused".to_owned(),
-            NodeState::Down(how) => format!("down: {how}"),
-        };
-        evidence.insert(node.to_string(), Json::String(words));
-    }
-    Ok(Effect { took_effect, evidence: Json::Object(evidence) })
 }

@@ -5,7 +5,7 @@ use rand::RngExt as _;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
 /// How much longer what is sent to a node takes: from another continent to a queue that is full. Units: milliseconds.
@@ -13,8 +13,8 @@ const DELAYS_MS: (u64, u64) = (20, 1500);
 
 static INFO: FaultInfo = FaultInfo {
     name: "latency",
-    doc: "All that is sent to some nodes, by nodes and clients, takes 20 ms to 1.5 s longer; healed at once. In simulation \
-          only. Finds systems that take slow for dead, and late answers for those of another question.",
+    doc: "All that is sent to some nodes, by nodes and clients, takes 20 ms to 1.5 s longer; healed at once. Proved by \
+          reading the delay back. In simulation only. Finds systems that take slow for dead, and late answers for those of another question.",
     strike_f: "latency",
     heal_f: "heal-latency",
     live: false,
@@ -39,11 +39,22 @@ impl Fault for Latency {
         let delays: BTreeMap<NodeId, u64> =
             crate::nodes(aim)?.into_iter().map(|node| (node, delay_ms)).collect();
         cluster.delay(&delays)?;
-        Ok(Effect { took_effect: true, evidence: json!({"delay-ms": delay_ms}) })
+        let mut evidence = Map::new();
+        let mut took_effect = true;
+        for node in delays.keys() {
+            let read_ms = cluster.delay_ms(*node)?;
+            took_effect &= read_ms == delay_ms;
+            evidence.insert(node.to_string(), read_ms.into());
+        }
+        Ok(Effect { took_effect, evidence: Json::Object(evidence) })
     }
 
     fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
         cluster.delay(&BTreeMap::new())?;
-        Ok(Effect { took_effect: true, evidence: json!({"delay-ms": 0}) })
+        let mut took_effect = true;
+        for node in cluster.nodes() {
+            took_effect &= cluster.delay_ms(node)? == 0;
+        }
+        Ok(Effect { took_effect, evidence: json!({"near": took_effect}) })
     }
 }

@@ -15,10 +15,10 @@ mod power_loss;
 mod reset;
 
 use rand::seq::SliceRandom as _;
-use riprap_core::cluster::{ClusterError, NodeId};
-use riprap_core::fault::{Fault, Shape};
+use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState};
+use riprap_core::fault::{Effect, Fault, Shape};
 use riprap_core::seed::Stream;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json, json};
 
 /// All faults, sorted by name.
 pub static ALL: &[&dyn Fault] = &[
@@ -41,6 +41,32 @@ const ONE_TO_ALL: &[Shape] = &[
     Shape { name: "majority", doc: "The smallest majority of the nodes.", min_nodes: 2 },
     Shape { name: "all", doc: "All nodes.", min_nodes: 1 },
 ];
+
+/// An aim at the nodes that a shape of [`ONE_TO_ALL`] hits, and nothing else.
+fn aim(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
+    json!({"shape": shape.name, "nodes": pick(shape, nodes, random)})
+}
+
+/// Whether nodes are as they should be, with what they are.
+fn observe(
+    cluster: &dyn Cluster,
+    nodes: &[NodeId],
+    expected: impl Fn(&NodeState) -> bool,
+) -> Result<Effect, ClusterError> {
+    let mut evidence = Map::new();
+    let mut took_effect = true;
+    for node in nodes {
+        let state = cluster.state(*node)?;
+        took_effect &= expected(&state);
+        let words = match state {
+            NodeState::Running => "running".to_owned(),
+            NodeState::Paused => "paused".to_owned(),
+            NodeState::Down(how) => format!("down: {how}"),
+        };
+        evidence.insert(node.to_string(), Json::String(words));
+    }
+    Ok(Effect { took_effect, evidence: Json::Object(evidence) })
+}
 
 /// The names of the nodes that a shape of [`ONE_TO_ALL`] hits, in order.
 fn pick(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Vec<String> {

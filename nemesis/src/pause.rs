@@ -1,10 +1,10 @@
 //! Processes stand still; later they go on as if no time had passed.
 
-use crate::{ONE_TO_ALL, pick};
+use crate::ONE_TO_ALL;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 static INFO: FaultInfo = FaultInfo {
     name: "pause",
@@ -25,22 +25,18 @@ impl Fault for Pause {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        json!({"shape": shape.name, "nodes": pick(shape, nodes, random)})
+        crate::aim(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
-        let mut evidence = Map::new();
-        let mut took_effect = true;
-        for node in crate::nodes(aim)? {
+        let nodes = crate::nodes(aim)?;
+        for node in &nodes {
             // Another fault may have killed it: then it does nothing as it is.
-            if cluster.state(node)? == NodeState::Running {
-                cluster.pause(node)?;
+            if cluster.state(*node)? == NodeState::Running {
+                cluster.pause(*node)?;
             }
-            let state = cluster.state(node)?;
-            took_effect &= state != NodeState::Running;
-            evidence.insert(node.to_string(), format!("{state:?}").to_lowercase().into());
         }
-        Ok(Effect { took_effect, evidence: Json::Object(evidence) })
+        crate::observe(cluster, &nodes, |state| *state != NodeState::Running)
     }
 
     fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {

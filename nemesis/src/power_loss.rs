@@ -1,10 +1,10 @@
 //! Machines lose their power, and what their disks had not made durable.
 
-use crate::{ONE_TO_ALL, pick};
+use crate::ONE_TO_ALL;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 static INFO: FaultInfo = FaultInfo {
     name: "power-loss",
@@ -25,7 +25,7 @@ impl Fault for PowerLoss {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        json!({"shape": shape.name, "nodes": pick(shape, nodes, random)})
+        crate::aim(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
@@ -33,11 +33,7 @@ impl Fault for PowerLoss {
         for node in &nodes {
             cluster.power_fail(*node)?;
         }
-        let mut took_effect = true;
-        for node in &nodes {
-            took_effect &= matches!(cluster.state(*node)?, NodeState::Down(_));
-        }
-        Ok(Effect { took_effect, evidence: json!({"down": took_effect}) })
+        crate::observe(cluster, &nodes, |state| matches!(state, NodeState::Down(_)))
     }
 
     fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {

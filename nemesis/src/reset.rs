@@ -1,6 +1,6 @@
 //! Connections break.
 
-use crate::{ONE_TO_ALL, pick};
+use crate::ONE_TO_ALL;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 static INFO: FaultInfo = FaultInfo {
     name: "reset",
     doc: "Every connection of some nodes breaks, with what was on its way; both sides hear of it and may connect again at once. \
-          In simulation only. Finds systems that take a broken connection for a refusal, or a new one for the old.",
+          How many broke is told; a node that has none is left as it is. In simulation only. Finds systems that take a broken connection for a refusal, or a new one for the old.",
     strike_f: "reset",
     heal_f: "after-reset",
     live: false,
@@ -24,7 +24,7 @@ impl Fault for Reset {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        json!({"shape": shape.name, "nodes": pick(shape, nodes, random)})
+        crate::aim(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {

@@ -4,14 +4,13 @@
 //! shows or the budget is spent; the clean system runs on the very same seeds. What was found first is shrunk.
 
 use crate::args::{Cli, Command, SelfTestArgs, TestArgs};
-use crate::shrink::{Case, shrink};
+use crate::shrink::{Case, Smallest, shrink};
 use crate::sim::{why, word};
 use crate::test::sim::simulate_quietly;
 use crate::test::{Test, system};
 use crate::{Failure, print};
 use clap::Parser as _;
 use riprap_checker::Valid;
-use riprap_core::plan::Scenario;
 use riprap_core::system::DefectInfo;
 use riprap_live::interrupt;
 use riprap_live::machine::thread_cpu_time;
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &SelfTestArgs) -> Result<u8, Failure> {
         (0..args.starts).flat_map(|start| (0..defects.len()).map(move |defect| (defect, start))).collect();
     let next = AtomicUsize::new(0);
     let (sender, receiver) = channel();
-    let mut found: Vec<Vec<(u64, Search)>> = vec![Vec::new(); defects.len()];
+    let mut found: Vec<Vec<(u64, Search)>> = defects.iter().map(|_| Vec::new()).collect();
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
             let (sender, next, searches, defects) = (sender.clone(), &next, &searches, &defects);
@@ -158,15 +157,15 @@ impl Target {
         for search in searches {
             row.starts.push(search.start);
             row.clean.extend(search.clean);
-            if let Some(smallest) = search.smallest {
+            if let Some((smallest, cpu)) = search.smallest {
                 let scenario =
                     folder.write_scenario(self.defect.name, &smallest.scenario).map_err(Failure::harness)?;
                 let run = smallest.keep(&args.store, &scenario)?;
                 row.shrunk = Some(Shrunk {
-                    ops: smallest.ops,
-                    faults: smallest.faults,
-                    nodes: smallest.scenario.config.nodes,
-                    cpu_s: smallest.cpu.as_secs_f64(),
+                    ops: smallest.ops(),
+                    faults: smallest.faults(),
+                    nodes: smallest.nodes(),
+                    cpu_s: cpu.as_secs_f64(),
                     scenario: beside(&args.store, &scenario),
                     report: beside(&args.store, &run.join("report.html")),
                 });
@@ -181,28 +180,12 @@ fn beside(store: &Path, file: &Path) -> String {
     PathBuf::from("../..").join(file.strip_prefix(store).unwrap_or(file)).display().to_string()
 }
 
-/// What a failure was shrunk to.
-#[derive(Clone)]
-struct Small {
-    scenario: Scenario,
-    ops: usize,
-    faults: usize,
-    cpu: Duration,
-}
-
-impl Small {
-    fn keep(&self, store: &Path, file: &Path) -> Result<PathBuf, Failure> {
-        let test = Test::of(self.scenario.config.clone(), None, Some(self.scenario.plan.clone()))?;
-        Ok(test.keep(store, vec!["replay".to_owned(), file.display().to_string()])?.0)
-    }
-}
-
 /// What one search came to.
-#[derive(Clone)]
 struct Search {
     start: Start,
     clean: Vec<CleanRun>,
-    smallest: Option<Small>,
+    /// What its failure was shrunk to, and what that cost.
+    smallest: Option<(Smallest, Duration)>,
 }
 
 impl Search {
@@ -232,8 +215,7 @@ impl Search {
                 let (deadline, before) = (Instant::now() + args.shrink_limit, thread_cpu_time());
                 let shrunk = shrink(case, anomaly, deadline, stop, StatusLine::silent())?;
                 let cpu = thread_cpu_time() - before;
-                smallest =
-                    shrunk.map(|it| Small { ops: it.ops(), faults: it.faults(), scenario: it.scenario, cpu });
+                smallest = shrunk.map(|smallest| (smallest, cpu));
             }
             seed += 1;
         }

@@ -65,7 +65,6 @@ pub(crate) fn run(args: &ShrinkArgs) -> Result<u8, Failure> {
 
 /// What is left of a run when all is taken away that its anomaly does not need.
 pub(crate) struct Smallest {
-    case: Case,
     pub(crate) scenario: Scenario,
     history: History,
     /// How many runs it took.
@@ -75,22 +74,23 @@ pub(crate) struct Smallest {
 impl Smallest {
     /// How many operations clients begin in the main phase.
     pub(crate) fn ops(&self) -> usize {
-        self.case.ops().len()
+        self.scenario.plan.ops.as_ref().map_or(0, Vec::len)
     }
 
     /// How many times a fault strikes.
     pub(crate) fn faults(&self) -> usize {
-        units(&self.case.plan.faults).len()
+        units(&self.scenario.plan.faults).len()
     }
 
     /// On how many nodes.
     pub(crate) fn nodes(&self) -> u16 {
-        self.case.config.nodes
+        self.scenario.config.nodes
     }
 
     /// Runs it once more and writes that run down; `file` is where the scenario is. Returns the run's folder.
     pub(crate) fn keep(&self, store: &Path, file: &Path) -> Result<PathBuf, Failure> {
-        let test = Test::of(self.case.config.clone(), None, Some(self.case.plan.clone()))?;
+        let Scenario { config, plan, .. } = &self.scenario;
+        let test = Test::of(config.clone(), None, Some(plan.clone()))?;
         let (folder, _) = test.keep(store, vec!["replay".to_owned(), file.display().to_string()])?;
         Ok(folder)
     }
@@ -112,12 +112,12 @@ pub(crate) fn shrink(
     let outcome = case.simulate()?;
     let scenario = Scenario {
         riprap_scenario: SCENARIO_VERSION,
-        config: case.config.clone(),
-        plan: case.plan.clone(),
+        config: case.config,
+        plan: case.plan,
         anomalies: forbidden(&outcome.verdict),
         trace: scenario::trace(&outcome.verdict),
     };
-    Ok(Some(Smallest { case, scenario, history: outcome.history, runs }))
+    Ok(Some(Smallest { scenario, history: outcome.history, runs }))
 }
 
 /// What came of it.
@@ -132,12 +132,13 @@ struct Shrunk<'a> {
 
 impl Shrunk<'_> {
     fn json(&self, scenario: &Path) -> String {
-        let size = |case: &Case| {
-            let faults = units(&case.plan.faults).len();
-            json!({"ops": case.ops().len(), "faults": faults, "nodes": case.config.nodes})
-        };
+        let size =
+            |ops: usize, faults: usize, nodes: u16| json!({"ops": ops, "faults": faults, "nodes": nodes});
+        let (before, after) = (&self.before, &self.smallest);
+        let before = size(before.ops().len(), units(&before.plan.faults).len(), before.config.nodes);
+        let after = size(after.ops(), after.faults(), after.nodes());
         json_text(&json!({
-            "anomaly": self.target, "before": size(&self.before), "after": size(&self.smallest.case), "runs": self.smallest.runs,
+            "anomaly": self.target, "before": before, "after": after, "runs": self.smallest.runs,
             "took_s": self.took.as_secs_f64(), "scenario": scenario, "report": self.folder.join("report.html"),
         }))
     }

@@ -7,12 +7,13 @@
 use crate::args::{SimArgs, TestArgs};
 use crate::scenario::trace;
 use crate::swarm;
-use crate::test::Test;
 use crate::test::sim::simulate_quietly;
+use crate::test::{Test, system};
 use crate::{Failure, print};
 use riprap_checker::{Valid, Verdict};
 use riprap_live::interrupt;
 use riprap_results::{REDRAW_INTERVAL, StatusLine};
+use riprap_sim::Trace;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,10 +23,6 @@ use std::time::Instant;
 
 /// With `--keep-going`, so many failures are written down at most: nobody looks at more.
 const MAX_KEPT: usize = 10;
-
-/// 64-bit FNV-1a.
-const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x100_0000_01b3;
 
 /// Seeds from the first to the last, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,12 +86,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<u8, Failure> {
 
 /// The run of one seed.
 fn test_of(args: &SimArgs, seed: u64) -> Result<Test, Failure> {
-    let given = Test::resolve(&TestArgs { seed: Some(seed), sim: true, ..args.test.clone() })?;
-    let simulated = given.simulated.expect("it was asked for");
-    if args.no_swarm {
-        return Ok(given);
-    }
-    Test::of(swarm::draw(given.config, &args.given, simulated), None, None)
+    let config = Test::config(&TestArgs { seed: Some(seed), sim: true, ..args.test.clone() })?;
+    let config = match system(&config.system)?.simulated() {
+        Some(simulated) if !args.no_swarm => swarm::draw(config, &args.given, simulated),
+        _ => config,
+    };
+    Test::of(config, args.test.bin.clone(), None)
 }
 
 /// The arguments that run one seed of a `riprap sim` with these arguments.
@@ -215,9 +212,9 @@ impl Tally {
 
     /// All that happened in all runs, as a hash: the same for the same seeds, whatever ran them.
     fn trace(&self) -> String {
-        let bytes = self.ran.values().flat_map(|ran| ran.trace.bytes());
-        let hash = bytes.fold(FNV_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
-        format!("{hash:016x}")
+        let mut all = Trace::new(self.seeds.first);
+        self.ran.values().for_each(|ran| all.absorb_bytes(ran.trace.as_bytes()));
+        all.to_string()
     }
 
     fn progress(&mut self) {

@@ -6,6 +6,7 @@
 //!
 //! Each knob is drawn from a stream of its own, so that giving one does not shift the others.
 
+use crate::test::USUAL_REPLICATION;
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_core::client::{Isolation, SubscribeVia};
@@ -31,7 +32,7 @@ pub(crate) fn draw(
         config.nodes = nodes;
     }
     let least = config.settings.get("min.insync.replicas").and_then(|n| n.parse().ok()).unwrap_or(1);
-    let usual = config.nodes.min(3);
+    let usual = config.nodes.min(USUAL_REPLICATION);
     let counts: Vec<u16> = (least..=config.nodes).chain([usual.max(least); 6]).collect();
     if let Some(replicas) = knobs.one("replication", &counts) {
         config.replication_factor = replicas.min(config.nodes);

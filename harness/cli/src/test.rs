@@ -40,7 +40,7 @@ use std::time::{Duration, SystemTime};
 use story::Story;
 
 /// As many replicas keep a key where nobody says how many, if there are so many nodes.
-const USUAL_REPLICATION: u16 = 3;
+pub(crate) const USUAL_REPLICATION: u16 = 3;
 /// How long the nodes get to serve for the first time.
 const DEPLOY_LIMIT: Duration = Duration::from_secs(60);
 /// A disk with less room than this is full: what a node has yet to write may be what did not fit.

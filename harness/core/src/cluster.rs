@@ -113,6 +113,11 @@ pub trait Cluster {
         Err(only_simulated("can be put far away"))
     }
 
+    /// How much longer all that is sent to a node takes. Units: milliseconds.
+    fn delay_ms(&self, _node: NodeId) -> Result<u64, ClusterError> {
+        Err(only_simulated("can be put far away"))
+    }
+
     /// Replaces the nodes that hear nothing on the connections which they have now: what is sent to them waits, and arrives
     /// when they are taken out again, though its sender may have given up. Connections that are made later work. Returns
     /// how many connections are held.

@@ -159,6 +159,10 @@ impl Cluster for SimCluster {
         Ok(())
     }
 
+    fn delay_ms(&self, node: NodeId) -> Result<u64, ClusterError> {
+        Ok(self.world().delay_ns(self.host(node)?) / 1_000_000)
+    }
+
     fn hold(&self, nodes: &BTreeSet<NodeId>) -> Result<usize, ClusterError> {
         let hosts = nodes.iter().map(|node| self.host(*node)).collect::<Result<_, ClusterError>>()?;
         Ok(self.world().set_deaf(hosts))

@@ -103,8 +103,8 @@ impl Network {
         })
     }
 
-    pub(crate) fn delay_ns(&self, direction: Direction) -> u64 {
-        if self.delays.is_empty() { 0 } else { self.delays.get(&direction.1).copied().unwrap_or(0) }
+    pub(crate) fn delay_ns(&self, to: HostId) -> u64 {
+        if self.delays.is_empty() { 0 } else { self.delays.get(&to).copied().unwrap_or(0) }
     }
 
     pub(crate) fn set_delays(&mut self, delays: BTreeMap<HostId, u64>) {

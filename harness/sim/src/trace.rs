@@ -27,7 +27,8 @@ impl Trace {
         self.0 = (product as u64) ^ ((product >> 64) as u64) ^ 0x9e37_79b9_7f4a_7c15;
     }
 
-    pub(crate) fn absorb_bytes(&mut self, bytes: &[u8]) {
+    /// Takes bytes in.
+    pub fn absorb_bytes(&mut self, bytes: &[u8]) {
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
             self.absorb(u64::from_le_bytes(word.try_into().expect("eight bytes")));

@@ -245,6 +245,11 @@ impl World {
         self.network.set_delays(delays_ns);
     }
 
+    /// How much longer all that is sent to the host takes. Units: nanoseconds.
+    pub fn delay_ns(&self, host: HostId) -> u64 {
+        self.network.delay_ns(host)
+    }
+
     /// Replaces the hosts that hear nothing on the connections that they have now. What is sent there waits, and arrives
     /// after they hear again even if its sender has given up by then; later connections work. Returns how many are held.
     pub fn set_deaf(&mut self, hosts: BTreeSet<HostId>) -> usize {
@@ -324,7 +329,7 @@ impl World {
         let draws = self.network_draws(direction);
         let usual = draws.between(min_latency_ns, max_latency_ns);
         let latency = if draws.one_in(slow_one_in) { usual * SLOW_FACTOR } else { usual };
-        latency + self.network.delay_ns(direction)
+        latency + self.network.delay_ns(direction.1)
     }
 
     fn send(&mut self, from_ns: u64, pipe: usize, to_end: usize, parcel: Parcel) {

@@ -6,53 +6,31 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// A bug that can be switched on.
+#[expect(missing_docs, reason = "`ALL` tells of each")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DefectKind {
-    /// See [`ALL`].
     AckThenTruncate,
-    /// See [`ALL`].
     AmnesiacCoordinator,
-    /// See [`ALL`].
     DelayedEndtxn,
-    /// See [`ALL`].
     FetchFilterSkip,
-    /// See [`ALL`].
     HwTruncation,
-    /// See [`ALL`].
     LastReplicaStanding,
-    /// See [`ALL`].
     LateProduceHang,
-    /// See [`ALL`].
     LazyFsync,
-    /// See [`ALL`].
     LostLeaseUnaware,
-    /// See [`ALL`].
     LsoOffByOne,
-    /// See [`ALL`].
     MinIsrUnclean,
-    /// See [`ALL`].
     OffsetsExpireInRebalance,
-    /// See [`ALL`].
     OooInsteadOfDedup,
-    /// See [`ALL`].
     PidOverlap,
-    /// See [`ALL`].
     ReadAboveHw,
-    /// See [`ALL`].
     ReadAboveLso,
-    /// See [`ALL`].
     SeqReuseAfterAbort,
-    /// See [`ALL`].
     StaleEndCache,
-    /// See [`ALL`].
     StaleGenerationOwner,
-    /// See [`ALL`].
     StrictMarkerEpoch,
-    /// See [`ALL`].
     UnstableOffsetFetch,
-    /// See [`ALL`].
     ZeroOffset,
-    /// See [`ALL`].
     ZombieCommit,
 }
 

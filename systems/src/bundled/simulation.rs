@@ -100,7 +100,7 @@ fn knobs(config: &TestConfig) -> Vec<Knob> {
     ];
     // How many must have a record: from one, which then waits for that one whatever becomes of it, to all.
     let in_sync = (1..=config.replication_factor).map(|n| Some(n.to_string()));
-    let usual = config.replication_factor.min(USUAL_IN_SYNC).to_string();
+    let usual = config.replication_factor.min(self::config(NodeId(1), 1).min_insync_replicas).to_string();
     let values = in_sync.chain([Some(usual.clone()), Some(usual)]).collect();
     knobs.push(Knob { name: "min.insync.replicas", values });
     // Who syncs late says that power must not fail.
@@ -117,8 +117,6 @@ fn knobs(config: &TestConfig) -> Vec<Knob> {
     knobs
 }
 
-/// The broker's own default of `min.insync.replicas`.
-const USUAL_IN_SYNC: u16 = 2;
 /// On a network of such latency even a slow parcel is there before a client gives up.
 const QUICK_NS: u64 = 1_000_000;
 

@@ -1,7 +1,7 @@
 //! What was sent arrives long after its sender gave up.
 
-use crate::ONE_TO_ALL;
-use riprap_core::cluster::{Cluster, ClusterError, NodeId};
+use crate::LINKS;
+use riprap_core::cluster::{Cluster, ClusterError, Links, NodeId, PerLink};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
 use serde_json::{Value as Json, json};
@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 static INFO: FaultInfo = FaultInfo {
     name: "hold",
     doc: "What is sent to some nodes on the connections that stand waits, as in a queue or behind a lost packet, and \
-          arrives when it is let go, though its sender may have timed out and asked again on another connection. How many \
-          connections wait is told; a node that has none is left as it is. In simulation only. Finds what a request does that comes too late: a produce after its transaction, an end of a \
-          transaction after the next has begun.",
+          arrives when it is let go, though its sender may have timed out and asked again on another connection: on all of \
+          them, on those with other nodes, or on those with clients. Proved by how many of either kind wait; a node that has \
+          none is left as it is. In simulation only. Finds what a request does that comes too late: a produce after its \
+          transaction, an end of a transaction after the next has begun.",
     strike_f: "hold",
     heal_f: "let-go",
     live: false,
-    shapes: ONE_TO_ALL,
+    shapes: LINKS,
 };
 
 pub(crate) struct Hold;
@@ -27,18 +28,25 @@ impl Fault for Hold {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        crate::aim(shape, nodes, random)
+        crate::aim_at_links(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
         let nodes: BTreeSet<NodeId> = crate::nodes(aim)?.into_iter().collect();
-        let held = cluster.hold(&nodes)?;
+        let links = crate::links(aim)?;
+        let held = cluster.hold(&nodes, links)?;
         // A node that another fault has ended has no connections.
-        Ok(Effect { took_effect: true, evidence: json!({"connections": held}) })
+        Ok(Effect {
+            took_effect: crate::spared(links, &held),
+            evidence: json!({"connections": crate::told(held)}),
+        })
     }
 
     fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
-        let held = cluster.hold(&BTreeSet::new())?;
-        Ok(Effect { took_effect: held == 0, evidence: json!({"connections": held}) })
+        let held = cluster.hold(&BTreeSet::new(), Links::All)?;
+        Ok(Effect {
+            took_effect: held == PerLink::default(),
+            evidence: json!({"connections": crate::told(held)}),
+        })
     }
 }

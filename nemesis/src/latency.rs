@@ -1,8 +1,8 @@
 //! Nodes are far away.
 
-use crate::{ONE_TO_ALL, pick};
+use crate::LINKS;
 use rand::RngExt as _;
-use riprap_core::cluster::{Cluster, ClusterError, NodeId};
+use riprap_core::cluster::{Cluster, ClusterError, Links, NodeId, PerLink};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
 use serde_json::{Map, Value as Json, json};
@@ -13,12 +13,12 @@ const DELAYS_MS: (u64, u64) = (20, 1500);
 
 static INFO: FaultInfo = FaultInfo {
     name: "latency",
-    doc: "All that is sent to some nodes, by nodes and clients, takes 20 ms to 1.5 s longer; healed at once. Proved by \
-          reading the delay back. In simulation only. Finds systems that take slow for dead, and late answers for those of another question.",
+    doc: "All that is sent to some nodes, by nodes and clients or by only one of those kinds, takes 20 ms to 1.5 s longer; healed \
+          at once. Proved by reading the delay back, of either kind. In simulation only. Finds systems that take slow for dead, and late answers for those of another question.",
     strike_f: "latency",
     heal_f: "heal-latency",
     live: false,
-    shapes: ONE_TO_ALL,
+    shapes: LINKS,
 };
 
 pub(crate) struct Latency;
@@ -30,7 +30,9 @@ impl Fault for Latency {
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
         let (least, most) = DELAYS_MS;
-        json!({"shape": shape.name, "nodes": pick(shape, nodes, random), "delay-ms": random.random_range(least..=most)})
+        let mut aim = crate::aim_at_links(shape, nodes, random);
+        aim["delay-ms"] = random.random_range(least..=most).into();
+        aim
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
@@ -38,22 +40,25 @@ impl Fault for Latency {
         let delay_ms = aim["delay-ms"].as_u64().ok_or_else(wrong)?;
         let delays: BTreeMap<NodeId, u64> =
             crate::nodes(aim)?.into_iter().map(|node| (node, delay_ms)).collect();
-        cluster.delay(&delays)?;
+        let links = crate::links(aim)?;
+        cluster.delay(&delays, links)?;
         let mut evidence = Map::new();
         let mut took_effect = true;
         for node in delays.keys() {
             let read_ms = cluster.delay_ms(*node)?;
-            took_effect &= read_ms == delay_ms;
-            evidence.insert(node.to_string(), read_ms.into());
+            took_effect &= crate::spared(links, &read_ms)
+                && (links == Links::Clients || read_ms.peers == delay_ms)
+                && (links == Links::Peers || read_ms.clients == delay_ms);
+            evidence.insert(node.to_string(), crate::told(read_ms));
         }
         Ok(Effect { took_effect, evidence: Json::Object(evidence) })
     }
 
     fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
-        cluster.delay(&BTreeMap::new())?;
+        cluster.delay(&BTreeMap::new(), Links::All)?;
         let mut took_effect = true;
         for node in cluster.nodes() {
-            took_effect &= cluster.delay_ms(node)? == 0;
+            took_effect &= cluster.delay_ms(node)? == PerLink::default();
         }
         Ok(Effect { took_effect, evidence: json!({"near": took_effect}) })
     }

@@ -15,7 +15,7 @@ mod power_loss;
 mod reset;
 
 use rand::seq::SliceRandom as _;
-use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState};
+use riprap_core::cluster::{Cluster, ClusterError, Links, NodeId, NodeState, PerLink};
 use riprap_core::fault::{Effect, Fault, Shape};
 use riprap_core::seed::Stream;
 use serde_json::{Map, Value as Json, json};
@@ -41,6 +41,61 @@ const ONE_TO_ALL: &[Shape] = &[
     Shape { name: "majority", doc: "The smallest majority of the nodes.", min_nodes: 2 },
     Shape { name: "all", doc: "All nodes.", min_nodes: 1 },
 ];
+
+/// The shapes of a fault that strikes links of nodes: of each shape of [`ONE_TO_ALL`] three, over which links.
+const LINKS: &[Shape] = &[
+    Shape { name: "one", doc: "All links of one node.", min_nodes: 1 },
+    Shape { name: "one-peers", doc: "The links of one node with other nodes.", min_nodes: 2 },
+    Shape { name: "one-clients", doc: "The links of one node with clients.", min_nodes: 1 },
+    Shape {
+        name: "minority",
+        doc: "All links of as many nodes as may fail with a majority left.",
+        min_nodes: 3,
+    },
+    Shape { name: "minority-peers", doc: "The links of so many nodes with other nodes.", min_nodes: 3 },
+    Shape { name: "minority-clients", doc: "The links of so many nodes with clients.", min_nodes: 3 },
+    Shape { name: "majority", doc: "All links of the smallest majority of the nodes.", min_nodes: 2 },
+    Shape { name: "majority-peers", doc: "The links of so many nodes with other nodes.", min_nodes: 2 },
+    Shape { name: "majority-clients", doc: "The links of so many nodes with clients.", min_nodes: 2 },
+    Shape { name: "all", doc: "All links of all nodes.", min_nodes: 1 },
+    Shape { name: "all-peers", doc: "All links between nodes.", min_nodes: 2 },
+    Shape { name: "all-clients", doc: "All links between nodes and clients.", min_nodes: 1 },
+];
+
+/// An aim at the links that a shape of [`LINKS`] hits. What is said of the links is `all`, `peers` or `clients`; an aim that
+/// says nothing of them, as those written down by older versions, means all.
+fn aim_at_links(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
+    let links = shape.name.split_once('-').map_or("all", |(_, links)| links);
+    json!({"shape": shape.name, "nodes": pick(shape, nodes, random), "links": links})
+}
+
+/// The links that an aim names.
+fn links(aim: &Json) -> Result<Links, ClusterError> {
+    match &aim["links"] {
+        Json::Null => Ok(Links::All),
+        Json::String(word) if word == "all" => Ok(Links::All),
+        Json::String(word) if word == "peers" => Ok(Links::Peers),
+        Json::String(word) if word == "clients" => Ok(Links::Clients),
+        other => {
+            Err(ClusterError(format!("links {other}; one of \"all\", \"peers\", \"clients\" is expected")))
+        }
+    }
+}
+
+/// Whether a fault that struck these links spared all others: of a link of either kind, what it did is told.
+fn spared<T: Default + PartialEq>(links: Links, done: &PerLink<T>) -> bool {
+    let none = T::default();
+    match links {
+        Links::All => true,
+        Links::Peers => done.clients == none,
+        Links::Clients => done.peers == none,
+    }
+}
+
+/// What was done to links, as evidence.
+fn told<T: Into<Json>>(done: PerLink<T>) -> Json {
+    json!({"peers": done.peers.into(), "clients": done.clients.into()})
+}
 
 /// An aim at the nodes that a shape of [`ONE_TO_ALL`] hits, and nothing else.
 fn aim(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
@@ -68,9 +123,10 @@ fn observe(
     Ok(Effect { took_effect, evidence: Json::Object(evidence) })
 }
 
-/// The names of the nodes that a shape of [`ONE_TO_ALL`] hits, in order.
+/// The names of the nodes that a shape of [`ONE_TO_ALL`] or of [`LINKS`] hits, in order.
 fn pick(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Vec<String> {
-    let count = match shape.name {
+    let how_many = shape.name.split_once('-').map_or(shape.name, |(how_many, _)| how_many);
+    let count = match how_many {
         "one" => 1,
         "minority" => (nodes.len() - 1) / 2,
         "majority" => nodes.len() / 2 + 1,
@@ -174,6 +230,10 @@ fn nodes(aim: &Json) -> Result<Vec<NodeId>, ClusterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use riprap_core::Seed;
+    use riprap_core::cluster::Link;
+    use std::cell::RefCell;
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn check(words: &str, nodes: u16, expected: Result<&str, &str>) {
         check_there(words, nodes, true, expected);
@@ -230,5 +290,87 @@ mod tests {
             assert!(info.shapes.iter().all(|shape| !shape.doc.is_empty()), "{}: shapes", info.name);
             assert_ne!(info.strike_f, info.heal_f, "{}", info.name);
         }
+    }
+
+    /// A cluster whose network does to links what it is told, or leaks: to those of clients too.
+    #[derive(Default)]
+    struct Net {
+        leaks: bool,
+        delays_ms: RefCell<PerLink<u64>>,
+    }
+
+    impl Net {
+        fn hit<T: Default>(&self, links: Links, hit: impl Fn() -> T) -> PerLink<T> {
+            let peers = if links == Links::Clients { T::default() } else { hit() };
+            let clients = if links == Links::Peers && !self.leaks { T::default() } else { hit() };
+            PerLink { peers, clients }
+        }
+    }
+
+    #[rustfmt::skip]
+    impl Cluster for Net {
+        fn nodes(&self) -> Vec<NodeId> { NodeId::first(3) }
+        fn start(&self, _: NodeId) -> Result<(), ClusterError> { Ok(()) }
+        fn kill(&self, _: NodeId) -> Result<(), ClusterError> { Ok(()) }
+        fn pause(&self, _: NodeId) -> Result<(), ClusterError> { Ok(()) }
+        fn resume(&self, _: NodeId) -> Result<(), ClusterError> { Ok(()) }
+        fn state(&self, _: NodeId) -> Result<NodeState, ClusterError> { Ok(NodeState::Running) }
+        fn cut(&self, _: &BTreeSet<Link>) -> Result<(), ClusterError> { Ok(()) }
+        fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError> { Ok(vec![true; links.len()]) }
+        fn hold(&self, nodes: &BTreeSet<NodeId>, links: Links) -> Result<PerLink<usize>, ClusterError> {
+            Ok(self.hit(links, || 2 * nodes.len()))
+        }
+        fn reset(&self, _: NodeId, links: Links) -> Result<PerLink<usize>, ClusterError> {
+            Ok(self.hit(links, || 2))
+        }
+        fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
+            let delay_ms = delays_ms.values().next().copied().unwrap_or(0);
+            *self.delays_ms.borrow_mut() = self.hit(links, || delay_ms);
+            Ok(())
+        }
+        fn delay_ms(&self, _: NodeId) -> Result<PerLink<u64>, ClusterError> { Ok(*self.delays_ms.borrow()) }
+    }
+
+    #[test]
+    fn faults_of_links_strike_those_that_they_name_and_prove_it() {
+        let network = |leaks| Net { leaks, ..Net::default() };
+        for (name, shape, nodes, links) in [
+            ("hold", "all", 3, "all"),
+            ("hold", "one-peers", 1, "peers"),
+            ("latency", "minority-peers", 1, "peers"),
+            ("latency", "majority-clients", 2, "clients"),
+            ("reset", "all-clients", 3, "clients"),
+            ("reset", "all-peers", 3, "peers"),
+        ] {
+            let case = format!("{name}:{shape}");
+            let (fault, shapes) = parse(std::slice::from_ref(&case), 3, false).expect("it is one").remove(0);
+            let aim = fault.aim(shapes[0], &NodeId::first(3), &mut Seed(1).stream("test", "links"));
+            assert_eq!(
+                (&aim["links"], aim["nodes"].as_array().map(Vec::len)),
+                (&json!(links), Some(nodes)),
+                "{case}"
+            );
+            let sound = network(false);
+            assert!(fault.strike(&sound, &aim).expect("it can").took_effect, "{case}");
+            assert!(fault.heal(&sound).expect("it can").took_effect, "{case}");
+            // What strikes clients too is not what was asked for.
+            let struck = fault.strike(&network(true), &aim).expect("it can");
+            assert_eq!(struck.took_effect, links != "peers", "{case}: {struck:?}");
+        }
+    }
+
+    /// Scenarios are written by hand, and by older versions.
+    #[test]
+    fn aims_name_links() {
+        let check = |aim: Json, expected: Result<Links, &str>| {
+            assert_eq!(links(&aim).map_err(|e| e.to_string()), expected.map_err(str::to_owned));
+        };
+        check(json!({"nodes": ["n1"]}), Ok(Links::All));
+        check(json!({"links": "all"}), Ok(Links::All));
+        check(json!({"links": "peers"}), Ok(Links::Peers));
+        check(json!({"links": "clients"}), Ok(Links::Clients));
+        let expected = "one of \"all\", \"peers\", \"clients\" is expected";
+        check(json!({"links": "brokers"}), Err(&format!("links \"brokers\"; {expected}")));
+        check(json!({"links": 3}), Err(&format!("links 3; {expected}")));
     }
 }

@@ -1,6 +1,6 @@
 //! Connections break.
 
-use crate::ONE_TO_ALL;
+use crate::LINKS;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
@@ -8,12 +8,14 @@ use serde_json::{Map, Value as Json, json};
 
 static INFO: FaultInfo = FaultInfo {
     name: "reset",
-    doc: "Every connection of some nodes breaks, with what was on its way; both sides hear of it and may connect again at once. \
-          How many broke is told; a node that has none is left as it is. In simulation only. Finds systems that take a broken connection for a refusal, or a new one for the old.",
+    doc: "Connections of some nodes break, with what was on its way: all of them, those with other nodes, or those with \
+          clients. Both sides hear of it and may connect again at once. Proved by how many of either kind broke; a node that \
+          has none is left as it is. In simulation only. Finds systems that take a broken connection for a refusal, or a new \
+          one for the old.",
     strike_f: "reset",
     heal_f: "after-reset",
     live: false,
-    shapes: ONE_TO_ALL,
+    shapes: LINKS,
 };
 
 pub(crate) struct Reset;
@@ -24,15 +26,19 @@ impl Fault for Reset {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        crate::aim(shape, nodes, random)
+        crate::aim_at_links(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
+        let links = crate::links(aim)?;
         let mut evidence = Map::new();
+        let mut took_effect = true;
         for node in crate::nodes(aim)? {
-            evidence.insert(node.to_string(), cluster.reset(node)?.into());
+            let broken = cluster.reset(node, links)?;
+            took_effect &= crate::spared(links, &broken);
+            evidence.insert(node.to_string(), crate::told(broken));
         }
-        Ok(Effect { took_effect: true, evidence: Json::Object(evidence) })
+        Ok(Effect { took_effect, evidence: Json::Object(evidence) })
     }
 
     /// Nothing is left of it.

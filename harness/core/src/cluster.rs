@@ -46,6 +46,26 @@ pub struct ClusterError(pub String);
 /// A direction of the network: from, to.
 pub type Link = (NodeId, NodeId);
 
+/// Which links of a node are meant: by who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Links {
+    /// All.
+    All,
+    /// Those with other nodes.
+    Peers,
+    /// Those with whoever is no node.
+    Clients,
+}
+
+/// Something about a node's links of both kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PerLink<T> {
+    /// About those with other nodes.
+    pub peers: T,
+    /// About those with whoever is no node.
+    pub clients: T,
+}
+
 /// A running cluster.
 pub trait Cluster {
     /// Its nodes, in order.
@@ -107,26 +127,26 @@ pub trait Cluster {
         Err(only_simulated("have disks that can be filled"))
     }
 
-    /// Replaces the nodes that are far away: all that is sent to them, by nodes and clients, takes so much longer. Units:
+    /// Replaces the nodes that are far away: all that is sent to them over these links takes so much longer. Units:
     /// milliseconds.
-    fn delay(&self, _delays_ms: &BTreeMap<NodeId, u64>) -> Result<(), ClusterError> {
+    fn delay(&self, _delays_ms: &BTreeMap<NodeId, u64>, _links: Links) -> Result<(), ClusterError> {
         Err(only_simulated("can be put far away"))
     }
 
     /// How much longer all that is sent to a node takes. Units: milliseconds.
-    fn delay_ms(&self, _node: NodeId) -> Result<u64, ClusterError> {
+    fn delay_ms(&self, _node: NodeId) -> Result<PerLink<u64>, ClusterError> {
         Err(only_simulated("can be put far away"))
     }
 
-    /// Replaces the nodes that hear nothing on the connections which they have now: what is sent to them waits, and arrives
-    /// when they are taken out again, though its sender may have given up. Connections that are made later work. Returns
-    /// how many connections are held.
-    fn hold(&self, _nodes: &BTreeSet<NodeId>) -> Result<usize, ClusterError> {
+    /// Replaces the nodes that hear nothing on the connections which they have now over these links: what is sent to them
+    /// waits, and arrives when they are taken out again, though its sender may have given up. Connections that are made
+    /// later work. Returns how many connections are held.
+    fn hold(&self, _nodes: &BTreeSet<NodeId>, _links: Links) -> Result<PerLink<usize>, ClusterError> {
         Err(only_simulated("can be made deaf"))
     }
 
-    /// Breaks every connection of a node, of both sides' knowledge. Returns how many there were.
-    fn reset(&self, _node: NodeId) -> Result<usize, ClusterError> {
+    /// Breaks every connection of a node over these links, of both sides' knowledge. Returns how many there were.
+    fn reset(&self, _node: NodeId, _links: Links) -> Result<PerLink<usize>, ClusterError> {
         Err(only_simulated("have connections that can be broken"))
     }
 }

@@ -1,8 +1,9 @@
 //! The nodes of a system under test in a [`World`], as faults see them.
 
 use crate::host::{Crash, HostId};
+use crate::network::Others;
 use crate::world::World;
-use riprap_core::cluster::{Cluster, ClusterError, Link, NodeId, NodeState};
+use riprap_core::cluster::{Cluster, ClusterError, Link, Links, NodeId, NodeState, PerLink};
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +38,26 @@ impl SimCluster {
     /// The host of a node. Errors: there is no such node.
     pub fn host(&self, node: NodeId) -> Result<HostId, ClusterError> {
         self.nodes.get(&node).copied().ok_or_else(|| ClusterError(format!("there is no node {node}")))
+    }
+
+    /// Who is at the other end of these links of a node.
+    fn others(&self, links: Links) -> Others {
+        let nodes = || self.nodes.values().copied().collect();
+        match links {
+            Links::All => Others::All,
+            Links::Peers => Others::Among(nodes()),
+            Links::Clients => Others::Outside(nodes()),
+        }
+    }
+
+    /// How many of these hosts are nodes, and how many are not.
+    fn count(&self, others: impl Iterator<Item = HostId>) -> PerLink<usize> {
+        let mut counts = PerLink::default();
+        for other in others {
+            let is_node = self.nodes.values().any(|host| *host == other);
+            *(if is_node { &mut counts.peers } else { &mut counts.clients }) += 1;
+        }
+        counts
     }
 
     /// The nodes whose process ended though nobody had ended it, each with how.
@@ -152,24 +173,29 @@ impl Cluster for SimCluster {
         Ok(())
     }
 
-    fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>) -> Result<(), ClusterError> {
+    fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
         let delay = |(node, ms): (&NodeId, &u64)| Ok((self.host(*node)?, ms * 1_000_000));
         let delays = delays_ms.iter().map(delay).collect::<Result<_, ClusterError>>()?;
-        self.world().set_delays(delays);
+        self.world().set_delays(delays, self.others(links));
         Ok(())
     }
 
-    fn delay_ms(&self, node: NodeId) -> Result<u64, ClusterError> {
-        Ok(self.world().delay_ns(self.host(node)?) / 1_000_000)
+    fn delay_ms(&self, node: NodeId) -> Result<PerLink<u64>, ClusterError> {
+        let (host, world) = (self.host(node)?, self.world());
+        // A node's own host is among the nodes' as well as any, and the host that comes next is a client's.
+        let from = |other: HostId| world.delay_ns((other, host)) / 1_000_000;
+        Ok(PerLink { peers: from(host), clients: from(world.next_host()) })
     }
 
-    fn hold(&self, nodes: &BTreeSet<NodeId>) -> Result<usize, ClusterError> {
+    fn hold(&self, nodes: &BTreeSet<NodeId>, links: Links) -> Result<PerLink<usize>, ClusterError> {
         let hosts = nodes.iter().map(|node| self.host(*node)).collect::<Result<_, ClusterError>>()?;
-        Ok(self.world().set_deaf(hosts))
+        let held = self.world().set_deaf(hosts, self.others(links));
+        Ok(self.count(held.into_iter().map(|(from, _)| from)))
     }
 
-    fn reset(&self, node: NodeId) -> Result<usize, ClusterError> {
-        let host = self.host(node)?;
-        Ok(self.world().reset_all(host))
+    fn reset(&self, node: NodeId, links: Links) -> Result<PerLink<usize>, ClusterError> {
+        let (host, others) = (self.host(node)?, self.others(links));
+        let with = self.world().reset(host, &others);
+        Ok(self.count(with.into_iter()))
     }
 }

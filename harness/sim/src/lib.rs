@@ -21,7 +21,7 @@ mod world;
 
 pub use cluster::SimCluster;
 pub use host::{Crash, HostId, PanicPlace};
-pub use network::Direction;
+pub use network::{Direction, Others};
 pub use riprap_core::plan::Physics;
 pub use trace::{Trace, TraceEvent};
 pub use world::World;

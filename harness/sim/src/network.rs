@@ -24,6 +24,51 @@ const LAST_RETRANSMIT_NS: u64 = 3_000_000_000;
 /// From one host to another.
 pub type Direction = (HostId, HostId);
 
+/// Who is at the other end of a host's links.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Others {
+    /// Whoever it is.
+    All,
+    /// One of these.
+    Among(BTreeSet<HostId>),
+    /// None of these.
+    Outside(BTreeSet<HostId>),
+}
+
+impl Others {
+    /// Whether a host is one of them.
+    pub fn contains(&self, host: HostId) -> bool {
+        match self {
+            Others::All => true,
+            Others::Among(hosts) => hosts.contains(&host),
+            Others::Outside(hosts) => !hosts.contains(&host),
+        }
+    }
+}
+
+/// Hosts to which something happens on the links with these others.
+pub(crate) struct Afflicted<T> {
+    hosts: BTreeMap<HostId, T>,
+    others: Others,
+}
+
+impl<T> Default for Afflicted<T> {
+    fn default() -> Afflicted<T> {
+        Afflicted { hosts: BTreeMap::new(), others: Others::All }
+    }
+}
+
+impl<T> Afflicted<T> {
+    /// What happens to what travels in that direction.
+    fn get(&self, (from, to): Direction) -> Option<&T> {
+        // Most of the time there is nothing, and this is asked for each parcel.
+        if self.hosts.is_empty() {
+            return None;
+        }
+        self.hosts.get(&to).filter(|_| self.others.contains(from))
+    }
+}
+
 /// One connection: two ends, and what is on its way to each. End 0 is the opener's.
 pub(crate) struct Pipe {
     pub(crate) ends: [(HostId, ConnId); 2],
@@ -64,9 +109,9 @@ pub(crate) struct Network {
     /// Directions in which bytes wait as if a packet had been lost again and again; connections can be made.
     holds: BTreeSet<Direction>,
     /// Hosts that hear nothing on connections that were opened before this number.
-    deaf: BTreeMap<HostId, usize>,
-    /// So much longer bytes take to a host.
-    delays: BTreeMap<HostId, u64>,
+    deaf: Afflicted<usize>,
+    /// So much longer bytes take to a host. Units: nanoseconds.
+    delays: Afflicted<u64>,
     /// What waits, since when.
     blocked: Vec<(Blocked, u64)>,
     draws: BTreeMap<Direction, DrawStream>,
@@ -103,28 +148,27 @@ impl Network {
         })
     }
 
-    pub(crate) fn delay_ns(&self, to: HostId) -> u64 {
-        if self.delays.is_empty() { 0 } else { self.delays.get(&to).copied().unwrap_or(0) }
+    pub(crate) fn delay_ns(&self, direction: Direction) -> u64 {
+        self.delays.get(direction).copied().unwrap_or(0)
     }
 
-    pub(crate) fn set_delays(&mut self, delays: BTreeMap<HostId, u64>) {
-        self.delays = delays;
+    pub(crate) fn set_delays(&mut self, hosts: BTreeMap<HostId, u64>, others: Others) {
+        self.delays = Afflicted { hosts, others };
     }
 
-    /// Makes these hosts deaf on the connections that they have now, and no others. Returns how many connections that are.
-    pub(crate) fn set_deaf(&mut self, hosts: BTreeSet<HostId>) -> usize {
+    /// Makes these hosts deaf on the connections that they have now with these others, and no other hosts. Returns the
+    /// directions that are held, each as often as there are connections.
+    pub(crate) fn set_deaf(&mut self, hosts: BTreeSet<HostId>, others: Others) -> Vec<Direction> {
         let opened = self.pipes.len();
-        self.deaf = hosts.into_iter().map(|host| (host, opened)).collect();
-        let is_held = |pipe: &&Pipe| {
-            let ends = pipe.ends.iter().zip(pipe.open);
-            pipe.open == [true, true] && ends.into_iter().any(|((host, _), _)| self.deaf.contains_key(host))
-        };
-        self.pipes.iter().filter(is_held).count()
+        self.deaf = Afflicted { hosts: hosts.into_iter().map(|host| (host, opened)).collect(), others };
+        let standing = (0..opened).filter(|pipe| self.pipes[*pipe].open == [true, true]);
+        let ends = standing.flat_map(|pipe| [(pipe, 0), (pipe, 1)]);
+        let held = ends.filter(|(pipe, end)| self.is_deaf(*pipe, *end));
+        held.map(|(pipe, end)| self.direction(pipe, end)).collect()
     }
 
     fn is_deaf(&self, pipe: usize, end: usize) -> bool {
-        let host = self.pipes[pipe].ends[end].0;
-        self.deaf.get(&host).is_some_and(|opened| pipe < *opened)
+        self.deaf.get(self.direction(pipe, end)).is_some_and(|opened| pipe < *opened)
     }
 
     pub(crate) fn is_cut(&self, direction: Direction) -> bool {
@@ -138,7 +182,7 @@ impl Network {
 
     /// Whether the next parcel to an end has to wait; it then does, until what holds it up is gone.
     pub(crate) fn blocks_arrival(&mut self, pipe: usize, end: usize, now_ns: u64) -> bool {
-        if self.cuts.is_empty() && self.holds.is_empty() && self.deaf.is_empty() {
+        if self.cuts.is_empty() && self.holds.is_empty() && self.deaf.hosts.is_empty() {
             return false;
         }
         let direction = self.direction(pipe, end);

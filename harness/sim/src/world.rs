@@ -1,7 +1,7 @@
 //! The event loop: hosts, connections, and one heap of what happens when.
 
 use crate::host::{Crash, Host, HostId, Maker, PanicPlace};
-use crate::network::{Blocked, Direction, Network, Parcel};
+use crate::network::{Blocked, Direction, Network, Others, Parcel};
 use crate::panics::{self, Panicked};
 use crate::trace::{Trace, TraceEvent};
 use riprap_core::plan::Physics;
@@ -239,25 +239,31 @@ impl World {
         self.go_on();
     }
 
-    /// Replaces the hosts that are far away: all that is sent to them takes so much longer. Units: nanoseconds.
-    pub fn set_delays(&mut self, delays_ns: BTreeMap<HostId, u64>) {
+    /// Replaces the hosts that are far away: all that these others send them takes so much longer. Units: nanoseconds.
+    pub fn set_delays(&mut self, delays_ns: BTreeMap<HostId, u64>, others: Others) {
         self.trace.absorb(delays_ns.values().sum());
-        self.network.set_delays(delays_ns);
+        self.network.set_delays(delays_ns, others);
     }
 
-    /// How much longer all that is sent to the host takes. Units: nanoseconds.
-    pub fn delay_ns(&self, host: HostId) -> u64 {
-        self.network.delay_ns(host)
+    /// How much longer what is sent now takes, by the very rule that real bytes travel by. Units: nanoseconds.
+    pub fn delay_ns(&self, direction: Direction) -> u64 {
+        self.network.delay_ns(direction)
     }
 
-    /// Replaces the hosts that hear nothing on the connections that they have now. What is sent there waits, and arrives
-    /// after they hear again even if its sender has given up by then; later connections work. Returns how many are held.
-    pub fn set_deaf(&mut self, hosts: BTreeSet<HostId>) -> usize {
+    /// Replaces the hosts that hear nothing on the connections that they have now with these others. What is sent there
+    /// waits, and arrives after they hear again even if its sender has given up by then; later connections work. Returns
+    /// what is held, from, to, once for each connection.
+    pub fn set_deaf(&mut self, hosts: BTreeSet<HostId>, others: Others) -> Vec<Direction> {
+        let whose = match &others {
+            Others::All => "its connections",
+            Others::Among(_) => "its connections with other nodes",
+            Others::Outside(_) => "its connections with clients",
+        };
         for host in &hosts {
-            self.note(*host, None, "hears nothing on its connections");
+            self.note(*host, None, &format!("hears nothing on {whose}"));
         }
-        let held = self.network.set_deaf(hosts);
-        self.trace.absorb(held as u64);
+        let held = self.network.set_deaf(hosts, others);
+        self.trace.absorb(held.len() as u64);
         self.go_on();
         held
     }
@@ -272,28 +278,18 @@ impl World {
         self.hosts[host.0].sync_factor
     }
 
-    /// Breaks every connection of a host: it and the others hear of it. Returns how many there were.
-    pub fn reset_all(&mut self, host: HostId) -> usize {
-        self.note(host, None, "loses its connections");
-        let pipes: Vec<usize> = self.hosts[host.0].conns.values().map(|(pipe, _)| *pipe).collect();
-        for pipe in &pipes {
+    /// Breaks every connection of a host with these others: it and they hear of it. Returns with whom they were, once for
+    /// each.
+    pub fn reset(&mut self, host: HostId, others: &Others) -> Vec<HostId> {
+        self.note(host, None, "loses connections");
+        let conns = self.hosts[host.0].conns.values();
+        let with = conns.map(|(pipe, end)| (*pipe, self.network.pipes[*pipe].ends[1 - end].0));
+        let broken: Vec<(usize, HostId)> = with.filter(|(_, other)| others.contains(*other)).collect();
+        for (pipe, _) in &broken {
             self.lose(*pipe, 0);
             self.lose(*pipe, 1);
         }
-        pipes.len()
-    }
-
-    /// Breaks every connection between two hosts: both hear of it.
-    pub fn reset(&mut self, one: HostId, other: HostId) {
-        let pipes: Vec<usize> = self.hosts[one.0].conns.values().map(|(pipe, _)| *pipe).collect();
-        for pipe in pipes {
-            let ends = self.network.pipes[pipe].ends.map(|(host, _)| host);
-            if ends == [one, other] || ends == [other, one] {
-                for end in [0, 1] {
-                    self.lose(pipe, end);
-                }
-            }
-        }
+        broken.into_iter().map(|(_, other)| other).collect()
     }
 
     /// Whether something sent now from one host would arrive at another: by the very rules that real bytes travel by.
@@ -329,7 +325,7 @@ impl World {
         let draws = self.network_draws(direction);
         let usual = draws.between(min_latency_ns, max_latency_ns);
         let latency = if draws.one_in(slow_one_in) { usual * SLOW_FACTOR } else { usual };
-        latency + self.network.delay_ns(direction.1)
+        latency + self.network.delay_ns(direction)
     }
 
     fn send(&mut self, from_ns: u64, pipe: usize, to_end: usize, parcel: Parcel) {

@@ -187,7 +187,7 @@ fn what_was_held_arrives_though_its_sender_gave_up() {
 /// Of a host that is deaf on the connections that it has, others can still be made.
 #[test]
 fn the_deaf_hear_on_new_connections_at_once_and_on_old_ones_late() {
-    let (mut world, server, _, seen) = world(1, async |io: Io, seen: Seen| {
+    let (mut world, server, client, seen) = world(1, async |io: Io, seen: Seen| {
         let old = io.connect("n1:1").await.expect("it listens");
         io.sleep(20 * MS).await;
         old.send(Bytes::from_static(b"late "));
@@ -198,43 +198,39 @@ fn the_deaf_hear_on_new_connections_at_once_and_on_old_ones_late() {
         std::future::pending().await
     });
     world.run_until(10 * MS);
-    assert_eq!(world.set_deaf(BTreeSet::from([server])), 1);
+    let nodes = BTreeSet::from([server]);
+    assert_eq!(world.set_deaf(nodes.clone(), Others::Among(nodes.clone())), []);
+    assert_eq!(world.set_deaf(nodes.clone(), Others::Outside(nodes)), [(client, server)]);
     world.run_until(1000 * MS);
     assert_eq!(between(&seen, 0, 1000), "soon");
     assert_eq!(world.disk(server).contents("got"), Some(&b"soon "[..]));
-    world.set_deaf(BTreeSet::new());
+    world.set_deaf(BTreeSet::new(), Others::All);
     world.run_until(3000 * MS);
     assert_eq!(world.disk(server).contents("got"), Some(&b"soon late "[..]));
 }
 
 #[test]
 fn the_far_away_answer_late() {
-    let (mut world, server, _, seen) = world(1, ask_on);
+    let (mut world, server, client, seen) = world(1, ask_on);
     world.run_until(1000 * MS);
     let near = seen.borrow().len();
-    world.set_delays(BTreeMap::from([(server, 100 * MS)]));
+    let far_away = || BTreeMap::from([(server, 100 * MS)]);
+    world.set_delays(far_away(), Others::Outside(BTreeSet::from([server])));
+    assert_eq!([world.delay_ns((client, server)), world.delay_ns((server, server))], [100 * MS, 0]);
     world.run_until(2000 * MS);
     let far = seen.borrow().len() - near;
     assert!((5..=10).contains(&far), "{far} answers in a second, each of which takes a tenth");
-    world.set_delays(BTreeMap::new());
+    world.set_delays(far_away(), Others::Among(BTreeSet::from([server])));
     world.run_until(3100 * MS);
     assert!(seen.borrow().len() - near - far >= near, "as near as before");
-}
-
-#[test]
-fn all_connections_of_a_host_break() {
-    let (mut world, server, _, seen) = world(1, ask_on);
-    world.run_until(200 * MS);
-    assert_eq!(world.reset_all(server), 1);
-    world.run_until(300 * MS);
-    assert_eq!(between(&seen, 200, 300), "gone answer");
 }
 
 #[test]
 fn a_reset_is_heard_by_both() {
     let (mut world, server, client, seen) = world(1, ask_on);
     world.run_until(200 * MS);
-    world.reset(server, client);
+    assert_eq!(world.reset(server, &Others::Among(BTreeSet::from([server]))), []);
+    assert_eq!(world.reset(server, &Others::All), [client]);
     world.run_until(300 * MS);
     assert_eq!(between(&seen, 200, 300), "gone answer");
 }

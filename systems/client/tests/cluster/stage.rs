@@ -6,7 +6,7 @@ use riprap_core::client::{ClientConfig, ClientLog, Isolation};
 use riprap_env::LogLevel;
 use riprap_env::random::Draws;
 use riprap_env::task::{Io, Tasks};
-use riprap_sim::{HostId, Physics, World};
+use riprap_sim::{HostId, Others, Physics, World};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -135,7 +135,9 @@ impl Stage {
                 4 => self.world.set_cuts(BTreeSet::from([(one, other)])),
                 5 => self.world.set_holds(BTreeSet::from([(other, one)])),
                 6 => self.world.set_holds(BTreeSet::from([(one, other)])),
-                _ => self.world.reset(one, other),
+                _ => {
+                    self.world.reset(one, &Others::Among(BTreeSet::from([other])));
+                }
             }
             self.run_ms(lasts_ms);
             if self.draw(4) > 0 {

@@ -23,6 +23,8 @@ pub struct SelfTest {
     pub took_s: f64,
     /// Every defect that was looked for, by name.
     pub defects: Vec<DefectRow>,
+    /// How many searches were cut short or not begun.
+    pub unfinished: usize,
 }
 
 /// One planted defect.
@@ -74,8 +76,8 @@ pub struct Shrunk {
     pub cpu_s: f64,
     /// The scenario, a file that replays.
     pub scenario: String,
-    /// The report of the shrunk run.
-    pub report: String,
+    /// The report of the shrunk run, if there was time for that.
+    pub report: Option<String>,
 }
 
 /// A run of the clean system.
@@ -144,7 +146,12 @@ impl DefectRow {
 impl SelfTest {
     /// Whether all was found, and nothing where nothing is.
     pub fn passed(&self) -> bool {
-        self.defects.iter().all(|row| row.is_found() && row.unclean().next().is_none())
+        self.unfinished == 0 && !self.is_wrong()
+    }
+
+    /// Whether something was not found, or the clean system not clean, though all else was not looked at.
+    fn is_wrong(&self) -> bool {
+        self.defects.iter().any(|row| !row.is_found() || row.unclean().next().is_some())
     }
 
     /// What it came to, in a sentence.
@@ -152,8 +159,12 @@ impl SelfTest {
         let found = self.defects.iter().filter(|row| row.is_found()).count();
         let clean: usize = self.defects.iter().map(|row| row.clean.len()).sum();
         let unclean: usize = self.defects.iter().map(|row| row.unclean().count()).sum();
+        let interrupted = match self.unfinished {
+            0 => String::new(),
+            searches => format!("; interrupted: {searches} searches were not finished"),
+        };
         format!(
-            "{found} of {} defects found; {} of {clean} clean runs valid; took {:.0} s",
+            "{found} of {} defects found; {} of {clean} clean runs valid; took {:.0} s{interrupted}",
             self.defects.len(),
             clean - unclean,
             self.took_s
@@ -210,6 +221,8 @@ impl SelfTest {
         page.raw(" · ").text(&self.began).raw("</p>\n");
         page.raw(if self.passed() {
             "<div class=\"verdict valid\">\n<h1>All found</h1>\n"
+        } else if !self.is_wrong() {
+            "<div class=\"verdict unknown\">\n<h1>Interrupted</h1>\n"
         } else {
             "<div class=\"verdict invalid\">\n<h1>Not passed</h1>\n"
         });
@@ -249,8 +262,11 @@ impl SelfTest {
             );
             page.element("<td class=\"short\">", row.anomalies(), "").raw("<td class=\"short\">");
             match &row.shrunk {
-                Some(shrunk) => {
-                    page.raw("<a").attribute("href", &shrunk.report).raw(">").text(row.shrunk()).raw("</a>");
+                Some(Shrunk { report: None, .. }) => {
+                    page.text(row.shrunk());
+                }
+                Some(Shrunk { report: Some(report), .. }) => {
+                    page.raw("<a").attribute("href", report).raw(">").text(row.shrunk()).raw("</a>");
                 }
                 None => {
                     page.raw("<span class=\"quiet\">–</span>");
@@ -339,6 +355,7 @@ mod tests {
             budget_s: 60.0,
             took_s: 12.3,
             defects,
+            unfinished: 0,
         }
     }
 
@@ -387,7 +404,7 @@ mod tests {
             nodes: 3,
             cpu_s: 4.0,
             scenario: "scenarios/short.json".to_owned(),
-            report: "../r/report.html".to_owned(),
+            report: Some("../r/report.html".to_owned()),
         });
         let all = self_test(vec![found, row("longer-name", vec![start(7, 60.0, None)], &["invalid"])]);
         let expected = "\

@@ -225,6 +225,7 @@ pub(crate) struct SimArgs {
 #[command(after_help = "Examples:
   riprap replay results/runs/latest
   riprap replay scenario.json --trace --until 3200ms
+  riprap replay scenario.json --store results/runs
 
 Exit code 255 if the run is not the same as before.")]
 pub(crate) struct ReplayArgs {
@@ -237,6 +238,9 @@ pub(crate) struct ReplayArgs {
     /// Stop at this time of the run
     #[arg(long, value_name = "TIME", value_parser = time(Duration::from_millis(1)))]
     pub(crate) until: Option<Duration>,
+    /// Keep the run below this folder, with its report; otherwise nothing is kept
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["trace", "until"])]
+    pub(crate) store: Option<PathBuf>,
     /// Print results.json instead of a summary
     #[arg(long)]
     pub(crate) json: bool,

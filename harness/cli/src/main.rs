@@ -19,6 +19,7 @@ mod test;
 
 use args::{Cli, Command};
 use clap::error::ErrorKind;
+use riprap_checker::Valid;
 use std::process::ExitCode;
 
 /// Why there is no verdict: one line each.
@@ -28,6 +29,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The harness could not do its work: exit code 255.
     Harness(String),
+    /// ^C came before there was anything to say: exit code 2, as of a run that says nothing.
+    Interrupted(&'static str),
 }
 
 impl Failure {
@@ -57,6 +60,10 @@ fn main() -> ExitCode {
         Err(Failure::Harness(why)) => {
             say(&why);
             ExitCode::from(255)
+        }
+        Err(Failure::Interrupted(before)) => {
+            say(&format!("interrupted before {before}"));
+            ExitCode::from(Valid::Unknown.exit_code())
         }
     }
 }

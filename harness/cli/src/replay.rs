@@ -4,40 +4,37 @@ use crate::args::ReplayArgs;
 use crate::scenario::{self, Origin};
 use crate::test::{Test, sim};
 use crate::{Failure, print, say};
+use riprap_checker::Verdict;
 use riprap_core::Op;
 use riprap_env::LogLevel;
+use riprap_live::interrupt;
 use riprap_results::{Paint, Progress, json_text, summary};
-use riprap_sim::TraceEvent;
+use riprap_sim::{HostId, TraceEvent};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let Origin { config, plan, trace, .. } = scenario::load(&args.run)?;
     let test = Test::of(config, None, Some(plan))?;
-    let until_ns = args.until.map(|until| u64::try_from(until.as_nanos()).expect("bounded by its parser"));
-    let until_ns = until_ns.unwrap_or(u64::MAX);
-    let printer = args.trace.then(|| Rc::new(Printer::new(until_ns)));
-    let mut watch = Follow { printer: printer.clone(), until_ns, has_reached: false };
-    let silent = RefCell::new(Progress::silent());
-    let simulated = test.simulated.expect("scenarios are simulated");
-    let setup = |world: &mut riprap_sim::World| {
-        if let Some(printer) = printer {
-            world.follow(move |now_ns, event| printer.event(now_ns, event, simulated));
+    let stop = interrupt::catch();
+    let (verdict, report) = match &args.store {
+        Some(store) => {
+            let (run, verdict) = test.keep(store, vec!["replay".to_owned(), lossy(&args.run)], stop)?;
+            (verdict, Some(run.join("report.html")))
         }
+        None => match follow(args, &test, stop)? {
+            Some(verdict) => (verdict, None),
+            None => return Ok(0),
+        },
     };
-    let logs = args.trace.then_some(LogLevel::Info);
-    let outcome = sim::simulate(&test, &mut watch, &silent, &AtomicBool::new(false), logs, setup);
-    if watch.has_reached {
-        return Ok(0);
-    }
-    let verdict = outcome?.verdict;
     if args.json {
         print(&json_text(&verdict))?;
     } else {
-        print(&summary(&verdict, None, None, Paint::stdout()))?;
+        print(&summary(&verdict, None, report.as_deref(), Paint::stdout()))?;
     }
     let now = scenario::trace(&verdict);
     if now == trace {
@@ -50,22 +47,42 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     }
 }
 
+/// Runs it and keeps nothing. `None`: it was ended where that was asked for.
+fn follow(args: &ReplayArgs, test: &Test, stop: &AtomicBool) -> Result<Option<Verdict>, Failure> {
+    let until_ns = args.until.map(|until| u64::try_from(until.as_nanos()).expect("bounded by its parser"));
+    let until_ns = until_ns.unwrap_or(u64::MAX);
+    let printer = args.trace.then(|| Rc::new(Printer::new(until_ns)));
+    let mut watch = Follow { printer: printer.clone(), until_ns, has_reached: false, stop };
+    let silent = RefCell::new(Progress::silent());
+    let simulated = test.simulated.expect("scenarios are simulated");
+    let setup = |world: &mut riprap_sim::World| {
+        if let Some(printer) = printer {
+            world.follow(move |now_ns, event| printer.event(now_ns, event, simulated));
+        }
+    };
+    let logs = args.trace.then_some(LogLevel::Info);
+    let never = AtomicBool::new(false);
+    let outcome = sim::simulate(test, &mut watch, &silent, &never, logs, setup);
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted("the run was over"));
+    }
+    if watch.has_reached { Ok(None) } else { Ok(Some(outcome?.verdict)) }
+}
+
+fn lossy(path: &Path) -> String {
+    path.display().to_string()
+}
+
 /// Prints what happens until some time, a line each.
 struct Printer {
     until_ns: u64,
     names: RefCell<BTreeMap<usize, String>>,
-    openers: RefCell<BTreeMap<usize, usize>>,
     is_over: Cell<bool>,
 }
 
 impl Printer {
     fn new(until_ns: u64) -> Printer {
-        Printer {
-            until_ns,
-            names: RefCell::default(),
-            openers: RefCell::default(),
-            is_over: Cell::new(false),
-        }
+        Printer { until_ns, names: RefCell::default(), is_over: Cell::new(false) }
     }
 
     fn line(&self, now_ns: u64, text: &str) {
@@ -75,7 +92,7 @@ impl Printer {
         }
     }
 
-    fn name(&self, host: riprap_sim::HostId) -> String {
+    fn name(&self, host: HostId) -> String {
         self.names.borrow().get(&host.0).cloned().unwrap_or_else(|| format!("host{}", host.0))
     }
 
@@ -85,9 +102,9 @@ impl Printer {
         event: &TraceEvent<'_>,
         simulated: &dyn riprap_systems::simulated::Simulated,
     ) {
-        let words = |pipe: usize, from: riprap_sim::HostId, bytes: &[u8]| {
-            let asks = self.openers.borrow().get(&pipe) == Some(&from.0);
-            simulated.describe(asks, bytes)
+        let across = |from: &HostId, to: &HostId, does: &str, asks: bool, bytes: &[u8]| {
+            let (from, to) = (self.name(*from), self.name(*to));
+            format!("{from} -> {to} {does}: {}", simulated.describe(asks, bytes))
         };
         let text = match event {
             TraceEvent::Added { host, name } => {
@@ -96,24 +113,13 @@ impl Printer {
             }
             TraceEvent::Host { host, what, .. } => format!("{} {what}", self.name(*host)),
             TraceEvent::Connect { from, to, pipe } => {
-                self.openers.borrow_mut().insert(*pipe, from.0);
                 format!("{} -> {} connects, connection {pipe}", self.name(*from), self.name(*to))
             }
-            TraceEvent::Send { from, to, pipe, bytes } => {
-                format!(
-                    "{} -> {} sends on {pipe}: {}",
-                    self.name(*from),
-                    self.name(*to),
-                    words(*pipe, *from, bytes)
-                )
+            TraceEvent::Send { from, to, pipe, asks, bytes } => {
+                across(from, to, &format!("sends on {pipe}"), *asks, bytes)
             }
-            TraceEvent::Arrive { from, to, pipe, bytes } => {
-                format!(
-                    "{} -> {} arrives on {pipe}: {}",
-                    self.name(*from),
-                    self.name(*to),
-                    words(*pipe, *from, bytes)
-                )
+            TraceEvent::Arrive { from, to, pipe, asks, bytes } => {
+                across(from, to, &format!("arrives on {pipe}"), *asks, bytes)
             }
             TraceEvent::Closed { host, pipe } => {
                 format!("{} has no connection {pipe} any more", self.name(*host))
@@ -125,14 +131,15 @@ impl Printer {
     }
 }
 
-/// Ends a run behind some time.
-struct Follow {
+/// Ends a run behind some time, or at ^C.
+struct Follow<'a> {
     printer: Option<Rc<Printer>>,
     until_ns: u64,
     has_reached: bool,
+    stop: &'a AtomicBool,
 }
 
-impl sim::Watch for Follow {
+impl sim::Watch for Follow<'_> {
     fn op(&mut self, op: &Op) -> Result<(), String> {
         self.time(op.time_ns.unsigned_abs())?;
         if let Some(printer) = &self.printer {
@@ -146,6 +153,7 @@ impl sim::Watch for Follow {
 
     fn time(&mut self, now_ns: u64) -> Result<(), String> {
         self.has_reached = now_ns > self.until_ns;
-        if self.has_reached { Err("--until is reached".to_owned()) } else { Ok(()) }
+        let is_over = self.has_reached || self.stop.load(Ordering::Relaxed);
+        if is_over { Err("nobody wants more of it".to_owned()) } else { Ok(()) }
     }
 }

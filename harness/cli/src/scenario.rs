@@ -77,8 +77,9 @@ mod tests {
             assert!(!anomalies.is_empty(), "{}: it has shown none", file.display());
             let test =
                 Test::of(config, None, Some(plan)).unwrap_or_else(|e| panic!("{}: {e:?}", file.display()));
-            let verdict =
-                simulate_quietly(&test).unwrap_or_else(|e| panic!("{}: {e:?}", file.display())).verdict;
+            let verdict = simulate_quietly(&test, &|| false)
+                .unwrap_or_else(|e| panic!("{}: {e:?}", file.display()))
+                .verdict;
             assert_ne!(verdict.valid, Valid::False, "{}: {:?}", file.display(), verdict.why);
         }
     }

@@ -4,7 +4,7 @@
 //! shows or the budget is spent; the clean system runs on the very same seeds. What was found first is shrunk.
 
 use crate::args::{Cli, Command, SelfTestArgs, TestArgs};
-use crate::shrink::{Case, Smallest, shrink};
+use crate::shrink::{Case, Limit, shrink};
 use crate::sim::{why, word};
 use crate::test::sim::simulate_quietly;
 use crate::test::{Test, system};
@@ -30,6 +30,7 @@ pub(crate) fn run(args: &SelfTestArgs) -> Result<u8, Failure> {
     let (system, defects) = chosen(args)?;
     let stop = interrupt::catch();
     let (began, wall) = (Instant::now(), SystemTime::now());
+    let folder = SelfTestDir::create(&args.store, system, wall, 1).map_err(Failure::harness)?;
     // The first search for each defect, then the second, ...: what is wrong with one shows early.
     let searches: Vec<(usize, u64)> =
         (0..args.starts).flat_map(|start| (0..defects.len()).map(move |defect| (defect, start))).collect();
@@ -38,10 +39,14 @@ pub(crate) fn run(args: &SelfTestArgs) -> Result<u8, Failure> {
     let mut found: Vec<Vec<(u64, Search)>> = defects.iter().map(|_| Vec::new()).collect();
     std::thread::scope(|scope| {
         for _ in 0..args.jobs {
-            let (sender, next, searches, defects) = (sender.clone(), &next, &searches, &defects);
+            let (sender, next, searches, defects, folder) =
+                (sender.clone(), &next, &searches, &defects, &folder);
             scope.spawn(move || {
                 while let Some((defect, start)) = searches.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let search = Search::of(args, &defects[*defect], *start, stop);
+                    let search = Search::of(args, &defects[*defect], *start, folder, stop);
+                    if matches!(search, Err(Failure::Interrupted(_))) {
+                        return;
+                    }
                     let failed = search.is_err();
                     if sender.send((*defect, *start, search)).is_err()
                         || failed
@@ -56,15 +61,8 @@ pub(crate) fn run(args: &SelfTestArgs) -> Result<u8, Failure> {
         drop(sender);
         gather(&receiver, &defects, searches.len(), &mut found)
     })?;
-    if stop.load(Ordering::Relaxed) {
-        return Err(Failure::Harness("interrupted before all defects had been looked for".to_owned()));
-    }
-    let folder = SelfTestDir::create(&args.store, system, wall, 1).map_err(Failure::harness)?;
-    let mut rows = Vec::new();
-    for (target, mut searches) in defects.iter().zip(found) {
-        searches.sort_by_key(|(start, _)| *start);
-        rows.push(target.row(args, &folder, searches.into_iter().map(|(_, search)| search).collect())?);
-    }
+    let unfinished = searches.len() - found.iter().map(Vec::len).sum::<usize>();
+    let of_each = defects.iter().zip(found).filter(|(_, searches)| !searches.is_empty());
     let all = SelfTest {
         system: system.to_owned(),
         riprap: env!("CARGO_PKG_VERSION").to_owned(),
@@ -72,7 +70,8 @@ pub(crate) fn run(args: &SelfTestArgs) -> Result<u8, Failure> {
         command: command(),
         budget_s: args.budget.as_secs_f64(),
         took_s: began.elapsed().as_secs_f64(),
-        defects: rows,
+        defects: of_each.map(|(target, searches)| target.row(searches)).collect(),
+        unfinished,
     };
     let report = folder.write(&all, &all.html()).map_err(Failure::harness)?;
     print(&if args.json { json_text(&all) } else { all.text(Some(&report), Paint::stdout()) })?;
@@ -138,12 +137,8 @@ impl Target {
         Test::resolve(&TestArgs { seed: Some(seed), defect, ..self.args.clone() })
     }
 
-    fn row(
-        &self,
-        args: &SelfTestArgs,
-        folder: &SelfTestDir,
-        searches: Vec<Search>,
-    ) -> Result<DefectRow, Failure> {
+    fn row(&self, mut searches: Vec<(u64, Search)>) -> DefectRow {
+        searches.sort_by_key(|(start, _)| *start);
         let mut row = DefectRow {
             name: self.defect.name.to_owned(),
             source: self.defect.source.to_owned(),
@@ -154,24 +149,38 @@ impl Target {
             shrunk: None,
             clean: Vec::new(),
         };
-        for search in searches {
+        for (_, search) in searches {
             row.starts.push(search.start);
             row.clean.extend(search.clean);
-            if let Some((smallest, cpu)) = search.smallest {
-                let scenario =
-                    folder.write_scenario(self.defect.name, &smallest.scenario).map_err(Failure::harness)?;
-                let run = smallest.keep(&args.store, &scenario)?;
-                row.shrunk = Some(Shrunk {
-                    ops: smallest.ops(),
-                    faults: smallest.faults(),
-                    nodes: smallest.nodes(),
-                    cpu_s: cpu.as_secs_f64(),
-                    scenario: beside(&args.store, &scenario),
-                    report: beside(&args.store, &run.join("report.html")),
-                });
-            }
+            row.shrunk = row.shrunk.or(search.shrunk);
         }
-        Ok(row)
+        row
+    }
+
+    /// Shrinks a failure and writes down what is left. `None` if its plan does not show the anomaly again.
+    fn shrink(
+        &self,
+        args: &SelfTestArgs,
+        case: Case,
+        anomaly: &str,
+        folder: &SelfTestDir,
+        stop: &AtomicBool,
+    ) -> Result<Option<Shrunk>, Failure> {
+        let before = thread_cpu_time();
+        let limit = Limit { deadline: Instant::now() + args.shrink_limit, stop };
+        let Some(smallest) = shrink(case, anomaly, &limit, StatusLine::silent())? else { return Ok(None) };
+        let cpu = thread_cpu_time() - before;
+        let scenario =
+            folder.write_scenario(self.defect.name, &smallest.scenario).map_err(Failure::harness)?;
+        let run = smallest.keep(&args.store, &scenario, stop)?;
+        Ok(Some(Shrunk {
+            ops: smallest.ops(),
+            faults: smallest.faults(),
+            nodes: smallest.nodes(),
+            cpu_s: cpu.as_secs_f64(),
+            scenario: beside(&args.store, &scenario),
+            report: run.map(|run| beside(&args.store, &run.join("report.html"))),
+        }))
     }
 }
 
@@ -184,20 +193,27 @@ fn beside(store: &Path, file: &Path) -> String {
 struct Search {
     start: Start,
     clean: Vec<CleanRun>,
-    /// What its failure was shrunk to, and what that cost.
-    smallest: Option<(Smallest, Duration)>,
+    /// What its failure was shrunk to.
+    shrunk: Option<Shrunk>,
 }
 
 impl Search {
-    fn of(args: &SelfTestArgs, target: &Target, start: u64, stop: &AtomicBool) -> Result<Search, Failure> {
+    fn of(
+        args: &SelfTestArgs,
+        target: &Target,
+        start: u64,
+        folder: &SelfTestDir,
+        stop: &AtomicBool,
+    ) -> Result<Search, Failure> {
         let first_seed = 1 + start * SEEDS_PER_START;
-        let (mut spent, mut clean, mut others, mut smallest) = (Duration::ZERO, Vec::new(), Vec::new(), None);
+        let is_unwanted = || stop.load(Ordering::Relaxed);
+        let (mut spent, mut clean, mut others, mut shrunk) = (Duration::ZERO, Vec::new(), Vec::new(), None);
         let mut found: Option<String> = None;
         let mut seed = first_seed;
-        while found.is_none() && spent < args.budget && !stop.load(Ordering::Relaxed) {
+        while found.is_none() && spent < args.budget {
             let test = target.test(seed, true)?;
             let before = thread_cpu_time();
-            let outcome = simulate_quietly(&test)?;
+            let outcome = simulate_quietly(&test, &is_unwanted)?;
             spent += thread_cpu_time() - before;
             for (name, _) in outcome.verdict.forbidden() {
                 if target.defect.anomalies.contains(&name) {
@@ -206,16 +222,13 @@ impl Search {
                     others.push(name.to_owned());
                 }
             }
-            let verdict = simulate_quietly(&target.test(seed, false)?)?.verdict;
+            let verdict = simulate_quietly(&target.test(seed, false)?, &is_unwanted)?.verdict;
             let why = if verdict.valid == Valid::True { String::new() } else { why(&verdict) };
             clean.push(CleanRun { seed, valid: word(verdict.valid).to_owned(), why });
             if let Some(anomaly) = found.as_ref().filter(|_| start == 0 && !args.no_shrink) {
                 let plan = test.plan.clone().with_ops_of(&outcome.history, test.config.concurrency);
                 let case = Case { config: test.config.clone(), plan };
-                let (deadline, before) = (Instant::now() + args.shrink_limit, thread_cpu_time());
-                let shrunk = shrink(case, anomaly, deadline, stop, StatusLine::silent())?;
-                let cpu = thread_cpu_time() - before;
-                smallest = shrunk.map(|smallest| (smallest, cpu));
+                shrunk = target.shrink(args, case, anomaly, folder, stop)?;
             }
             seed += 1;
         }
@@ -226,7 +239,7 @@ impl Search {
             anomaly: found,
             others,
         };
-        Ok(Search { start, clean, smallest })
+        Ok(Search { start, clean, shrunk })
     }
 }
 

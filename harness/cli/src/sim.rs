@@ -81,7 +81,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<u8, Failure> {
         drop(sender);
         tally.gather(&receiver)
     })?;
-    tally.show(args)
+    tally.show(args, stop)
 }
 
 /// The run of one seed.
@@ -122,9 +122,11 @@ fn work(
         if n >= args.seeds.count() {
             return;
         }
-        let ran = simulate(args, args.seeds.first + n);
+        let ran = simulate(args, args.seeds.first + n, stop);
         let is_enough = match &ran {
             Ok(ran) => ran.valid != Valid::True && !args.keep_going,
+            // Its seed is one that was not run.
+            Err(Failure::Interrupted(_)) => return,
             Err(_) => true,
         };
         if is_enough {
@@ -137,9 +139,9 @@ fn work(
     }
 }
 
-fn simulate(args: &SimArgs, seed: u64) -> Result<Ran, Failure> {
+fn simulate(args: &SimArgs, seed: u64, stop: &AtomicBool) -> Result<Ran, Failure> {
     let test = test_of(args, seed)?;
-    let outcome = simulate_quietly(&test)?;
+    let outcome = simulate_quietly(&test, &|| stop.load(Ordering::Relaxed))?;
     let verdict = &outcome.verdict;
     let part = |name: &str| verdict.parts.get("simulation").and_then(|part| part.get(name));
     let number = |name| part(name).and_then(Json::as_u64).unwrap_or(0);
@@ -228,15 +230,18 @@ impl Tally {
         self.line.show(|_, _| line);
     }
 
-    /// The end: failures are written down, and all is summed up.
-    fn show(&self, args: &SimArgs) -> Result<u8, Failure> {
+    /// The end: failures are written down, unless there is no time for that any more, and all is summed up.
+    fn show(&self, args: &SimArgs, stop: &AtomicBool) -> Result<u8, Failure> {
         let took_s = self.began.elapsed().as_secs_f64();
         let bad: Vec<&Ran> = self.ran.values().filter(|ran| ran.valid != Valid::True).collect();
         let kept = if args.keep_going { MAX_KEPT } else { 1 };
         let mut runs = BTreeMap::new();
-        for ran in bad.iter().take(kept) {
+        for ran in bad.iter().take(kept).take_while(|_| !stop.load(Ordering::Relaxed)) {
             let command = one_seed(std::env::args_os().skip(1), ran.seed);
-            let (path, verdict) = test_of(args, ran.seed)?.keep(&args.test.store, command)?;
+            let (path, verdict) = match test_of(args, ran.seed)?.keep(&args.test.store, command, stop) {
+                Err(Failure::Interrupted(_)) => break,
+                kept => kept?,
+            };
             let again = trace(&verdict);
             if again != ran.trace {
                 return Err(Failure::Harness(format!(
@@ -252,6 +257,8 @@ impl Tally {
         let [valid, invalid, unknown] = counts;
         let ops: usize = self.ran.values().map(|ran| ran.ops).sum();
         let steps: u64 = self.ran.values().map(|ran| ran.steps).sum();
+        let not_run = self.seeds.count() - self.ran.len() as u64;
+        let interrupted = stop.load(Ordering::Relaxed);
         if args.test.json {
             let one = |ran: &&Ran| {
                 json!({
@@ -260,7 +267,7 @@ impl Tally {
                 })
             };
             let all = json!({
-                "seeds": self.ran.len(), "valid": valid, "invalid": invalid, "unknown": unknown, "ops": ops,
+                "seeds": self.ran.len(), "not_run": not_run, "interrupted": interrupted, "valid": valid, "invalid": invalid, "unknown": unknown, "ops": ops,
                 "simulated_s": self.simulated_s(), "took_s": took_s, "steps": steps, "trace": self.trace(),
                 "failures": bad.iter().map(one).collect::<Vec<_>>(),
             });
@@ -279,11 +286,14 @@ impl Tally {
                 self.simulated_s(),
                 self.trace(),
             ));
+            if interrupted {
+                text.push_str(&format!("interrupted: {not_run} seeds were not run\n"));
+            }
             print(&text)?;
         }
         Ok(if invalid > 0 {
             Valid::False.exit_code()
-        } else if unknown > 0 || self.ran.len() as u64 != self.seeds.count() {
+        } else if unknown > 0 || not_run > 0 {
             Valid::Unknown.exit_code()
         } else {
             Valid::True.exit_code()

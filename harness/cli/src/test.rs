@@ -199,7 +199,7 @@ impl Test {
         }
         let outcome = match inside {
             Some(inside) => self.carry_out(inside, &run, &progress, stop),
-            None => self.carry_out_simulated(&run, &progress, stop),
+            None => self.carry_out_simulated(&run, &progress, stop, None),
         };
         progress.borrow_mut().finish();
         let (history, verdict) = outcome?;
@@ -217,11 +217,16 @@ impl Test {
     }
 
     /// Runs it in simulation and writes it down, without a word. Returns where, and what came of it.
-    /// `args` are those of a command that does the same.
-    pub(crate) fn keep(&self, store: &Path, args: Vec<String>) -> Result<(PathBuf, Verdict), Failure> {
+    /// `args` are those of a command that does the same. Errors: [`Failure::Interrupted`] at ^C; what is there by then stays.
+    pub(crate) fn keep(
+        &self,
+        store: &Path,
+        args: Vec<String>,
+        stop: &AtomicBool,
+    ) -> Result<(PathBuf, Verdict), Failure> {
         let (run, record) = self.begin(store, args)?;
-        let never = AtomicBool::new(false);
-        let (history, verdict) = self.carry_out_simulated(&run, &RefCell::new(Progress::silent()), &never)?;
+        let (silent, never) = (RefCell::new(Progress::silent()), AtomicBool::new(false));
+        let (history, verdict) = self.carry_out_simulated(&run, &silent, &never, Some(stop))?;
         publish(&run, &record, &verdict, &history).map_err(Failure::harness)?;
         Ok((run.path().to_owned(), verdict))
     }
@@ -295,19 +300,24 @@ impl Test {
         Ok(())
     }
 
-    /// From deployment to verdict, in simulation.
+    /// From deployment to verdict, in simulation. `stop` has it go on to healing and the final reads, `give_up` nowhere.
     fn carry_out_simulated(
         &self,
         run: &Arc<RunDir>,
         progress: &RefCell<Progress>,
         stop: &AtomicBool,
+        give_up: Option<&AtomicBool>,
     ) -> Result<(History, Verdict), Failure> {
         let infos = self.faults.iter().map(|(fault, _)| fault.info()).collect();
         let writer = run.history_writer().map_err(Failure::harness)?;
-        let mut recorder = Recorder { run, writer, active: Active::new(infos), progress };
+        let mut recorder = Recorder { run, writer, active: Active::new(infos), progress, give_up };
         let story = Story::of(self.simulated.expect("it is simulated"));
         let setup = |world: &mut riprap_sim::World| story.watch(world);
-        let outcome = sim::simulate(self, &mut recorder, progress, stop, Some(LogLevel::Info), setup)?;
+        let outcome = sim::simulate(self, &mut recorder, progress, stop, Some(LogLevel::Info), setup);
+        if recorder.is_given_up() {
+            return Err(Failure::Interrupted("the run was over"));
+        }
+        let outcome = outcome?;
         for (node, log) in &outcome.logs {
             run.write_node_log(*node, log).map_err(Failure::harness)?;
         }
@@ -386,6 +396,13 @@ struct Recorder<'a> {
     writer: HistoryWriter,
     active: Active,
     progress: &'a RefCell<Progress>,
+    give_up: Option<&'a AtomicBool>,
+}
+
+impl Recorder<'_> {
+    fn is_given_up(&self) -> bool {
+        self.give_up.is_some_and(|give_up| give_up.load(Ordering::Relaxed))
+    }
 }
 
 impl sim::Watch for Recorder<'_> {
@@ -398,7 +415,7 @@ impl sim::Watch for Recorder<'_> {
         let mut progress = self.progress.borrow_mut();
         progress.set_time(now_ns);
         progress.tick();
-        Ok(())
+        if self.is_given_up() { Err("nobody wants it any more".to_owned()) } else { Ok(()) }
     }
 }
 

@@ -129,6 +129,11 @@ impl Network {
         self.pipes.len() - 1
     }
 
+    /// Whether an end is that of who asked for the connection.
+    pub(crate) fn is_opener(end: usize) -> bool {
+        end == 0
+    }
+
     /// From, to, as bytes to that end travel.
     pub(crate) fn direction(&self, pipe: usize, end: usize) -> Direction {
         let ends = &self.pipes[pipe].ends;

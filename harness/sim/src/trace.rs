@@ -83,6 +83,8 @@ pub enum TraceEvent<'a> {
         to: HostId,
         /// The connection's number in the world.
         pipe: usize,
+        /// Whether by who asked for the connection.
+        asks: bool,
         /// What was sent.
         bytes: &'a [u8],
     },
@@ -94,6 +96,8 @@ pub enum TraceEvent<'a> {
         to: HostId,
         /// The connection's number in the world.
         pipe: usize,
+        /// Whether by who asked for the connection.
+        asks: bool,
         /// What arrived.
         bytes: &'a [u8],
     },

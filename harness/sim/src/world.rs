@@ -451,7 +451,8 @@ impl World {
         match self.network.pipes[pipe].to[end].pop_front() {
             Some(Parcel::Bytes(bytes)) => {
                 if self.follower.is_some() {
-                    self.tell(&TraceEvent::Arrive { from, to, pipe, bytes: &bytes });
+                    let asks = Network::is_opener(1 - end);
+                    self.tell(&TraceEvent::Arrive { from, to, pipe, asks, bytes: &bytes });
                 }
                 let waits = self.hosts[to.0].batch_draws.one_in(self.physics.batched_one_in);
                 let event = Event::Received { conn, bytes };
@@ -571,7 +572,8 @@ impl World {
                 let Some((pipe, end)) = self.hosts[host.0].conns.get(&conn).copied() else { return };
                 if self.follower.is_some() {
                     let to = self.network.pipes[pipe].ends[1 - end].0;
-                    self.tell(&TraceEvent::Send { from: host, to, pipe, bytes: &bytes });
+                    let asks = Network::is_opener(end);
+                    self.tell(&TraceEvent::Send { from: host, to, pipe, asks, bytes: &bytes });
                 }
                 self.send(leaves_ns, pipe, 1 - end, Parcel::Bytes(bytes));
             }

@@ -107,6 +107,7 @@ mod tests {
     use riprap_env::{Effects, Env, Event, Node};
     use riprap_systems::simulated::{Narrator, Simulated};
     use std::path::{Path, PathBuf};
+    use std::sync::atomic::AtomicBool;
 
     /// A history of words `process kind time_ns`.
     fn history(text: &str) -> History {
@@ -197,7 +198,7 @@ mod tests {
         };
         let mut test = Test::resolve(&args).expect("it is right");
         test.simulated = Some(frail);
-        test.keep(store, Vec::new()).expect("the harness is whole")
+        test.keep(store, Vec::new(), &AtomicBool::new(false)).expect("the harness is whole")
     }
 
     #[test]

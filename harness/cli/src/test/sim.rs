@@ -21,7 +21,7 @@ use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,23 +44,30 @@ pub(crate) struct Outcome {
     pub(crate) logs: Vec<(NodeId, String)>,
 }
 
-/// Nobody looks.
-struct Unwatched;
+/// Nobody looks; the run is given up once it is not wanted any more.
+struct Unwatched<'a> {
+    is_unwanted: &'a dyn Fn() -> bool,
+    is_given_up: bool,
+}
 
-impl Watch for Unwatched {
+impl Watch for Unwatched<'_> {
     fn op(&mut self, _: &Op) -> Result<(), String> {
         Ok(())
     }
 
     fn time(&mut self, _: u64) -> Result<(), String> {
-        Ok(())
+        self.is_given_up = (self.is_unwanted)();
+        if self.is_given_up { Err("nobody wants it any more".to_owned()) } else { Ok(()) }
     }
 }
 
-/// Runs a test in simulation, without a word and to its end.
-pub(crate) fn simulate_quietly(test: &Test) -> Result<Outcome, Failure> {
+/// Runs a test in simulation without a word, to its end; or until nobody wants it any more, which is asked after each
+/// simulated second: then it is [`Failure::Interrupted`], for what has happened until then is not the run.
+pub(crate) fn simulate_quietly(test: &Test, is_unwanted: &dyn Fn() -> bool) -> Result<Outcome, Failure> {
     let (silent, never) = (RefCell::new(Progress::silent()), AtomicBool::new(false));
-    simulate(test, &mut Unwatched, &silent, &never, None, |_| {})
+    let mut watch = Unwatched { is_unwanted, is_given_up: false };
+    let outcome = simulate(test, &mut watch, &silent, &never, None, |_| {});
+    if watch.is_given_up { Err(Failure::Interrupted("the run was over")) } else { outcome }
 }
 
 /// Runs a test in simulation, from deployment to verdict, in a world that is set up before there is anything in it. Nodes'
@@ -105,6 +112,7 @@ pub(crate) fn simulate(
     let serving = stage.await_serving(DEPLOY_LIMIT)?;
     let (history, mut verdict) = match serving {
         Ok(()) => phases(test, &mut stage, progress, stop)?,
+        Err(_) if stop.load(Ordering::Relaxed) => return Err(Failure::Interrupted("the cluster served")),
         // A cluster that nothing was done to yet: its nodes are at fault, and who looks for faults wants to know.
         Err(why) => {
             (History::new(), Verdict::invalid("deploy", format!("the cluster does not serve: {why}")))

@@ -5,7 +5,7 @@ use riprap_core::story::Seen;
 use riprap_core::{History, Kind};
 use riprap_results::MAX_STORY_OPS;
 use riprap_sim::{HostId, TraceEvent, World};
-use riprap_systems::simulated::{Narrator, Simulated};
+use riprap_systems::simulated::{Narrator, Said, Simulated};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -20,8 +20,6 @@ pub(super) struct Story(Rc<RefCell<Watcher>>);
 struct Watcher {
     narrator: Box<dyn Narrator>,
     names: Vec<String>,
-    /// Who opened which connection.
-    openers: BTreeMap<usize, HostId>,
     /// What is on its way, by connection and sender: the messages of each piece of bytes, by their places in `seen`.
     on_the_way: BTreeMap<(usize, HostId), VecDeque<Vec<usize>>>,
     seen: Vec<Seen>,
@@ -34,7 +32,6 @@ impl Story {
         Story(Rc::new(RefCell::new(Watcher {
             narrator,
             names: Vec::new(),
-            openers: BTreeMap::new(),
             on_the_way: BTreeMap::new(),
             seen: Vec::new(),
             is_over: false,
@@ -63,10 +60,10 @@ impl Watcher {
         }
         match event {
             TraceEvent::Added { name, .. } => self.names.push((*name).to_owned()),
-            TraceEvent::Connect { from, pipe, .. } => {
-                self.openers.insert(*pipe, *from);
+            TraceEvent::Send { from, to, pipe, asks, bytes } => {
+                let said = self.narrator.said(*pipe, *asks, bytes);
+                self.sent(now_ns, *from, *to, *pipe, said);
             }
-            TraceEvent::Send { from, to, pipe, bytes } => self.sent(now_ns, *from, *to, *pipe, bytes),
             TraceEvent::Arrive { from, pipe, .. } => {
                 let piece = self.on_the_way.get_mut(&(*pipe, *from)).and_then(VecDeque::pop_front);
                 for place in piece.into_iter().flatten() {
@@ -94,9 +91,7 @@ impl Watcher {
         }
     }
 
-    fn sent(&mut self, now_ns: u64, from: HostId, to: HostId, pipe: usize, bytes: &[u8]) {
-        let asks = self.openers.get(&pipe) == Some(&from);
-        let said = self.narrator.said(pipe, asks, bytes);
+    fn sent(&mut self, now_ns: u64, from: HostId, to: HostId, pipe: usize, said: Vec<Said>) {
         let mut piece = Vec::new();
         if self.is_told(from) && self.is_told(to) {
             for told in said {

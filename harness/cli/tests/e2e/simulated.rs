@@ -134,6 +134,30 @@ fn many_seeds_and_no_two_alike() {
     assert_eq!(sim("--jobs=1"), sim("--jobs=3"));
 }
 
+/// A day of a cluster takes longer than anybody waits; ^C ends it in a moment, and what there is by then is told.
+#[test]
+fn interrupted_is_over_at_once() {
+    let interrupted = |place: &Place, args: &[&str]| {
+        let run = place.run(args);
+        run.await_catching();
+        run.signal(libc::SIGINT);
+        run.end()
+    };
+    let place = Place::mine();
+    let day = ["--time-limit=24h", "--nemesis=none", "--rate=1000"];
+    let done = interrupted(&place, &[&["sim", "--seeds=1..5", "--jobs=2"], &day[..]].concat()).expect(2);
+    let told: Vec<&str> = done.out.lines().collect();
+    assert!(told[0].starts_with("0 of 5 seeds: 0 valid, 0 invalid, 0 unknown; "), "{}", done.out);
+    assert_eq!(told[1..], ["interrupted: 5 seeds were not run"]);
+    let done = interrupted(&place, &["self-test", "--defects=zero-offset", "--starts=90", "--no-shrink"]);
+    let told = done.expect(2).out;
+    assert!(told.contains("; interrupted: ") && told.contains(" searches were not finished\n"), "{told}");
+
+    // One that is kept goes on to the final reads.
+    let done = interrupted(&place, &[&["test", "--sim", "--seed=1"], &day[..]].concat()).expect(2);
+    assert!(done.out.contains("interrupted: the main phase was cut short"), "{}", done.out);
+}
+
 #[test]
 fn a_failure_is_kept_and_shrinks_to_a_scenario() {
     let place = Place::mine();
@@ -153,9 +177,30 @@ fn a_failure_is_kept_and_shrinks_to_a_scenario() {
     let shrunk: Json = serde_json::from_str(&place.run(&args).end().expect(0).out).expect("JSON");
     let ops = |part: &str| shrunk[part]["ops"].as_u64().expect("a number");
     assert!(ops("after") <= 40 && ops("after") * 10 < ops("before"), "{shrunk}");
+    // Cut short it leaves a whole scenario, or none.
+    let cut_short = place.path().join("cut-short.json");
+    let shrinking = place.run(&["shrink", text(&run), "-o", text(&cut_short)]);
+    shrinking.await_catching();
+    shrinking.signal(libc::SIGINT);
+    let done = shrinking.end();
+    match done.code {
+        0 => assert!(json(&cut_short)["plan"]["ops"].is_array()),
+        2 => assert!(done.err.contains("interrupted before ") && !cut_short.exists(), "{}", done.err),
+        other => panic!("{other}: {}", done.err),
+    }
     let replayed = riprap(["replay", text(&scenario)]).expect(1);
     assert!(replayed.out.starts_with("invalid "), "{}", replayed.out);
     assert!(replayed.out.contains(shrunk["anomaly"].as_str().expect("a name")), "{}", replayed.out);
+    let before = place.latest().canonicalize().expect("it points at the run");
+    let kept = place.run(&["replay", text(&scenario)]).end().expect(1);
+    let again = place.latest().canonicalize().expect("it points at the run");
+    assert_ne!(again, before);
+    assert!(kept.out.starts_with(replayed.out.trim_end()), "{}", kept.out);
+    for file in ["history.jsonl", "plan.json", "messages.jsonl", "plots/spacetime.svg"] {
+        assert_eq!(fs::read(again.join(file)).ok(), fs::read(before.join(file)).ok(), "{file}");
+    }
+    let refused = place.run(&["replay", text(&scenario), "--trace"]).end().expect(254);
+    assert!(refused.only_line().contains("--store"), "{}", refused.err);
     let traced = riprap(["replay", text(&scenario), "--trace"]).expect(1);
     for words in ["n1 starts", " -> n1 connects, connection ", " sends on ", " Produce ", "op 0 {"] {
         assert!(traced.out.contains(words), "no `{words}` in what happened");
@@ -210,7 +255,7 @@ fn a_failure_is_kept_and_shrinks_to_a_scenario() {
     assert!(report.contains("There is no picture of the run as a whole"));
     // Another course of events is not passed off as the same.
     other["riprap_scenario"] = 1.into();
-    other["config"]["seed"] = 2.into();
+    other["config"]["seed"] = 4_000_000.into();
     fs::write(&wrong, other.to_string()).expect("a file");
     let refused = riprap(["replay", text(&wrong)]).expect(255);
     assert!(refused.last_line().starts_with("not the same as before: the trace is "), "{}", refused.err);

@@ -87,6 +87,23 @@ impl Running {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
+    /// Waits until ^C does not end it any more but is something that it looks at.
+    #[track_caller]
+    pub(crate) fn await_catching(&self) {
+        let began = Instant::now();
+        let status = format!("/proc/{}/status", self.child.id());
+        let catches = || {
+            let status = fs::read_to_string(&status).unwrap_or_default();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+            mask & 1 << (libc::SIGINT - 1) != 0
+        };
+        while !catches() {
+            assert!(began.elapsed() < LIMIT, "it never catches SIGINT");
+            thread::sleep(LOOK);
+        }
+    }
+
     /// Waits for its end, and for that of all that hold its output: everything that it started.
     #[track_caller]
     pub(crate) fn end(mut self) -> Done {

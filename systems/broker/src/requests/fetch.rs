@@ -34,7 +34,7 @@ const MAX_BYTES: usize = 55 << 20;
 const MAX_WAIT_MS: i32 = 60_000;
 
 /// How far below the end a fetch has to start to be a laggard's. Units: offsets.
-const LAGGARD_OFFSETS: i64 = 20;
+const LAGGARD_OFFSETS: i64 = 8;
 
 /// The isolation level of who wants no record of a transaction before it is committed. Source: KIP-98.
 pub(crate) const READ_COMMITTED: i8 = 1;

@@ -154,7 +154,10 @@ fn interrupted_is_over_at_once() {
     assert!(told.contains("; interrupted: ") && told.contains(" searches were not finished\n"), "{told}");
 
     // One that is kept goes on to the final reads.
-    let done = interrupted(&place, &[&["test", "--sim", "--seed=1"], &day[..]].concat()).expect(2);
+    let run = place.run(&[&["test", "--sim", "--seed=1"], &day[..]].concat());
+    place.await_sends(5);
+    run.signal(libc::SIGINT);
+    let done = run.end().expect(2);
     assert!(done.out.contains("interrupted: the main phase was cut short"), "{}", done.out);
 }
 

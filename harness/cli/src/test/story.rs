@@ -115,3 +115,74 @@ impl Watcher {
         name.starts_with(['n', 'c']) && name[1..].bytes().all(|b| b.is_ascii_digit())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::test::{Test, sim};
+    use clap::Parser as _;
+    use riprap_results::Progress;
+    use std::collections::BTreeSet;
+    use std::sync::atomic::AtomicBool;
+
+    /// Nobody ends the run or writes it down.
+    struct Idle;
+
+    impl sim::Watch for Idle {
+        fn op(&mut self, _: &riprap_core::Op) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn time(&mut self, _: u64) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    /// The narrator reads lines that are the broker's to change: here a real one says them.
+    #[test]
+    fn what_brokers_log_of_partitions_is_understood() {
+        let words = "riprap test --sim --seed 1 --keys 1 --rate 2 --nemesis kill:one --time-limit 12s --fault-time 6s \
+                     --set replica.lag.time.max.ms=1000";
+        let Command::Test(args) = Cli::try_parse_from(words.split_whitespace()).expect("it is right").command
+        else {
+            unreachable!("it asked for a test")
+        };
+        let test = Test::resolve(&args).expect("it is right");
+        let story = Story::of(test.simulated.expect("it is simulated"));
+        let (silent, never) = (RefCell::new(Progress::silent()), AtomicBool::new(false));
+        let logs = Some(riprap_env::LogLevel::Info);
+        let outcome = sim::simulate(&test, &mut Idle, &silent, &never, logs, |world| story.watch(world));
+        let outcome = outcome.expect("the harness is whole");
+        let seen = story.seen(&outcome.history).expect("it is a small run");
+        let said: BTreeSet<String> = seen
+            .iter()
+            .filter_map(|seen| match seen {
+                Seen::Partition { leads, what, .. } => {
+                    Some(format!("{leads:?} {}", what.split_whitespace().next().unwrap_or_default()))
+                }
+                _ => None,
+            })
+            .collect();
+        let all = ["None ISR", "Some(false) follows", "Some(true) leads,"];
+        assert_eq!(said.iter().map(String::as_str).collect::<Vec<_>>(), all);
+        // And of keys it says nothing else of that kind that is not understood.
+        let narrator = test.simulated.expect("it is simulated").narrator(riprap_workloads::key_of);
+        let is_of_key = |name: &str| {
+            let (topic, partition) = name.rsplit_once('-').unwrap_or_default();
+            partition.parse().is_ok_and(|partition| riprap_workloads::key_of(topic, partition).is_some())
+        };
+        let mut told = 0;
+        for line in outcome.logs.iter().flat_map(|(_, log)| log.lines()) {
+            let Some((_, line)) = line.trim_start().split_once(' ') else { continue };
+            let Some((name, what)) = line.split_once(' ').and_then(|(_, said)| said.split_once(": ")) else {
+                continue;
+            };
+            if is_of_key(name) && ["leads ", "follows ", "isr "].iter().any(|word| what.starts_with(word)) {
+                assert!(narrator.logged(line).is_some(), "{line}");
+                told += 1;
+            }
+        }
+        assert!(told >= all.len());
+    }
+}

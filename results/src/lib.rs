@@ -23,7 +23,7 @@ mod terminal;
 mod timeline;
 
 pub use logs::LogExcerpt;
-pub use plots::spacetime::MAX_STORY_OPS;
+pub use plots::spacetime::{MAX_STORY_OPS, story_ops};
 pub use plots::{Plot, plots};
 pub use progress::{Progress, State};
 pub use record::TestRecord;

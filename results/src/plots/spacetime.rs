@@ -14,7 +14,8 @@
 //! thick lane. The ops that prove the worst anomaly are boxed, and its story stands below.
 //!
 //! Whatever has a label has a row of its own, so that no two labels meet: time is not to scale. Where nothing happens for
-//! long a break says for how long.
+//! long a break says for how long. What a host says to several at almost the same time is several arrows and one label, and
+//! polls of one client after another that give nothing are one bar.
 //!
 //! What it cannot show: what is not in `messages.jsonl` (heartbeats, votes, metadata), and what a node thinks.
 
@@ -24,14 +25,16 @@ mod scene;
 mod svg;
 mod words;
 
+pub use scene::story_ops;
+
 use super::Plot;
 use crate::timeline::{Faults, Phase};
 use riprap_checker::Verdict;
 use riprap_core::History;
 use riprap_core::story::Seen;
 
-/// Ops of clients, final reads included, beyond which a run is not drawn: a picture of so many is a page or two, and one of
-/// more nobody reads from its beginning to its end.
+/// Ops of clients, as [`story_ops`] counts them, beyond which a run is not drawn: a picture of so many is a page or two, and
+/// one of more nobody reads from its beginning to its end.
 pub const MAX_STORY_OPS: usize = 60;
 
 /// What the diagram is drawn from.

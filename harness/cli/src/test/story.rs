@@ -1,9 +1,8 @@
 //! Watches a simulated run from outside, for as long as it may be one whose story can be drawn.
 
-use riprap_core::op::Process;
+use riprap_core::History;
 use riprap_core::story::Seen;
-use riprap_core::{History, Kind};
-use riprap_results::MAX_STORY_OPS;
+use riprap_results::{MAX_STORY_OPS, story_ops};
 use riprap_sim::{HostId, TraceEvent, World};
 use riprap_systems::simulated::{Narrator, Said, Simulated};
 use std::cell::RefCell;
@@ -46,10 +45,8 @@ impl Story {
 
     /// What was seen, in the order of time; `None` if the run is too large for its story to be drawn.
     pub(super) fn seen(&self, history: &History) -> Option<Vec<Seen>> {
-        let clients =
-            history.ops().filter(|op| op.process() != Process::Nemesis && op.kind() == Kind::Invoke);
         let watcher = self.0.borrow();
-        (!watcher.is_over && clients.count() <= MAX_STORY_OPS).then(|| watcher.seen.clone())
+        (!watcher.is_over && story_ops(history) <= MAX_STORY_OPS).then(|| watcher.seen.clone())
     }
 }
 

@@ -22,7 +22,7 @@ const COLUMN_PX: i32 = 230;
 /// From a lane's left edge to its line.
 pub(super) const INDENT_PX: i32 = 14;
 /// A row is high enough for its label.
-pub(super) const ROW_PX: i32 = 17;
+pub(super) const ROW_PX: i32 = 15;
 /// Beside its bar, what an op is may reach into the next lanes.
 const OP_LABEL_PX: i32 = 300;
 /// However near its end is, an arrow has a label of so many pixels.
@@ -30,10 +30,10 @@ const MESSAGE_LABEL_PX: i32 = 210;
 /// The label of a message stands above its row.
 const MESSAGE_PX: i32 = 5;
 /// What an even longer time between two rows adds.
-const MAX_STRETCH_PX: i32 = 16;
-/// Nothing for so long is a break: some tens of times as long as a message takes.
-const BREAK_NS: i64 = 20_000_000;
-const BREAK_PX: i32 = 40;
+const MAX_STRETCH_PX: i32 = 8;
+/// Nothing for so long is a break: a hundred times as long as a message takes.
+const BREAK_NS: i64 = 50_000_000;
+const BREAK_PX: i32 = 32;
 /// From a lane's line to its labels.
 const GAP_PX: i32 = 10;
 pub(super) const HEAD_PX: i32 = 82;
@@ -137,7 +137,7 @@ impl<'a> Layout<'a> {
                 } else {
                     // Each doubling beyond a tenth of a millisecond is a step more.
                     let doublings = (gap_ns / 100_000).max(1).ilog2();
-                    y += ROW_PX + i32::try_from(doublings * 2).expect("a few").min(MAX_STRETCH_PX);
+                    y += ROW_PX + i32::try_from(doublings).expect("a few").min(MAX_STRETCH_PX);
                 }
             }
             if before_ns != Some(time_ns) && arrivals.contains(&time_ns) {
@@ -183,7 +183,8 @@ impl<'a> Layout<'a> {
     /// Where an arrow begins and ends. One that never arrives ends on its way.
     pub(super) fn arrow_span(&self, n: usize) -> [(i32, i32); 2] {
         let arrow = &self.scene.arrows[n];
-        let y = self.y_of(|entry| entry == Entry::Send(n)).expect("each message has a row");
+        let row = Entry::Send(arrow.said_by.unwrap_or(n));
+        let y = self.y_of(|entry| entry == row).expect("each message has a row, or is said by one that has");
         let (from, to) = (self.xs[arrow.from], self.xs[arrow.to]);
         match arrow.arrived_ns {
             Some(arrived_ns) => {
@@ -296,7 +297,9 @@ fn entries(scene: &Scene) -> Vec<(i64, Entry)> {
     };
     scene.marks.iter().enumerate().for_each(|(n, (at_ns, _))| add(*at_ns, Entry::Mark(n)));
     scene.notes.iter().enumerate().for_each(|(n, note)| add(note.time_ns, Entry::Note(n)));
-    scene.arrows.iter().enumerate().for_each(|(n, arrow)| add(arrow.sent_ns, Entry::Send(n)));
+    for (n, arrow) in scene.arrows.iter().enumerate().filter(|(_, arrow)| arrow.said_by.is_none()) {
+        add(arrow.sent_ns, Entry::Send(n));
+    }
     for (n, strike) in scene.strikes.iter().enumerate() {
         add(strike.from_ns, Entry::Strike(n));
         if strike.heals {

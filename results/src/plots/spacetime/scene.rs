@@ -4,7 +4,9 @@ use super::{Source, words};
 use crate::palette::Ink;
 use crate::plots::fault_inks;
 use crate::timeline::{brief, target_text};
-use riprap_core::op::{F, Kind, Process};
+use riprap_core::History;
+use riprap_core::history::OpRef;
+use riprap_core::op::{F, Kind, Mop, Process};
 use riprap_core::phase;
 use riprap_core::story::{About, Life, Seen};
 use serde_json::Value as Json;
@@ -12,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A place in [`Scene::clients`] and [`Scene::nodes`], clients first.
 pub(super) type Lane = usize;
+
+/// What a host says to several others within so long it says once to all. Units: nanoseconds.
+const SAME_NS: i64 = 1_500_000;
 
 /// See the module. Times are nanoseconds since the run began.
 #[derive(Default)]
@@ -59,6 +64,8 @@ pub(super) struct Arrow {
     pub(super) arrived_ns: Option<i64>,
     pub(super) about: About,
     pub(super) what: String,
+    /// The arrow that says it for this one: its host said the very same to somebody else a moment before.
+    pub(super) said_by: Option<usize>,
 }
 
 /// Some time of a lane.
@@ -127,11 +134,29 @@ impl Scene {
     }
 
     fn bars(&mut self, source: &Source<'_>, proof: &BTreeSet<u64>) {
+        // Of clients whose last op was a poll that gave nothing, the bar of that and of how many before it.
+        let mut idle: BTreeMap<Lane, (usize, u64)> = BTreeMap::new();
         for (invoked, completed) in source.history.pairs() {
             let Some(process) = client(invoked.process()) else { continue };
             let lane = self.lane(&format!("c{process}")).expect("each process has a lane");
             let ends_index = completed.map(|op| op.index());
-            let mut indices = [ends_index, Some(invoked.index())].into_iter().flatten();
+            let proof = [ends_index, Some(invoked.index())].into_iter().flatten().find(|n| proof.contains(n));
+            let is_idle = proof.is_none() && is_idle(completed, idle.contains_key(&lane));
+            if let Some((place, polls)) = idle.get_mut(&lane).filter(|_| is_idle) {
+                *polls += u64::from(*invoked.f() == F::Poll);
+                let bar = &mut self.bars[*place];
+                if *polls > 1 {
+                    bar.begun = format!("poll ×{polls}");
+                }
+                bar.until_ns = completed.map(|op| op.time_ns().max(bar.from_ns));
+                bar.ends_index = ends_index;
+                continue;
+            }
+            if is_idle {
+                idle.insert(lane, (self.bars.len(), 1));
+            } else {
+                idle.remove(&lane);
+            }
             self.bars.push(Bar {
                 lane,
                 from_ns: invoked.time_ns(),
@@ -142,7 +167,7 @@ impl Scene {
                 ended: completed.map(|op| words::ended(&op.to_op())).unwrap_or_default(),
                 index: invoked.index(),
                 ends_index,
-                proof: indices.find(|index| proof.contains(index)),
+                proof,
             });
         }
     }
@@ -163,9 +188,23 @@ impl Scene {
             let (sent_ns, arrived_ns) = (signed(*sent_ns), arrived_ns.map(signed));
             if sent_ns >= from_ns {
                 let arrived_ns = arrived_ns.map(|at_ns| at_ns.max(sent_ns));
-                self.arrows.push(Arrow { from, to, sent_ns, arrived_ns, about: *about, what: what.clone() });
+                let (about, what) = (*about, what.clone());
+                let said_by = self.said_by(from, to, sent_ns, &what);
+                self.arrows.push(Arrow { from, to, sent_ns, arrived_ns, about, what, said_by });
             }
         }
+    }
+
+    /// The first arrow of those by which a host says the same to many, if this is another of them.
+    fn said_by(&self, from: Lane, to: Lane, sent_ns: i64, what: &str) -> Option<usize> {
+        let recent = self.arrows.iter().enumerate().rev();
+        let mut recent = recent.take_while(|(_, arrow)| sent_ns - arrow.sent_ns <= SAME_NS);
+        let is_same = |arrow: &Arrow| arrow.from == from && arrow.what == what;
+        // Said to the same host again it is news.
+        if recent.clone().any(|(_, arrow)| is_same(arrow) && arrow.to == to) {
+            return None;
+        }
+        recent.find(|(_, arrow)| is_same(arrow) && arrow.said_by.is_none()).map(|(n, _)| n)
     }
 
     fn nodes_lives(&mut self, source: &Source<'_>, from_ns: i64) {
@@ -269,6 +308,33 @@ impl Scene {
     }
 }
 
+/// Of how many ops of clients a run's picture consists: polls one after another that give nothing are one, with the looks at
+/// the log's end between them.
+pub fn story_ops(history: &History) -> usize {
+    let mut idle: BTreeMap<u32, bool> = BTreeMap::new();
+    let mut ops = 0;
+    for (invoked, completed) in history.pairs() {
+        let Some(process) = client(invoked.process()) else { continue };
+        let was_idle = idle.get(&process) == Some(&true);
+        let is_idle = is_idle(completed, was_idle);
+        idle.insert(process, is_idle);
+        ops += usize::from(!(was_idle && is_idle));
+    }
+    ops
+}
+
+/// Whether an op was a poll that gave nothing; or, after such a one, a look at where the log ends, as the final reads take it
+/// between their polls.
+fn is_idle(completed: Option<OpRef<'_>>, was_idle: bool) -> bool {
+    let gave_nothing = |op: OpRef<'_>| {
+        op.mops().all(|mop| matches!(mop.to_mop(), Mop::Poll(Some(reads)) if reads.is_empty()))
+    };
+    completed.filter(|op| op.kind() == Kind::Ok).is_some_and(|op| match op.f() {
+        F::Poll => gave_nothing(op),
+        f => was_idle && f.name() == "debug",
+    })
+}
+
 /// Spells of one lane that overlap, as one: a node may lead several keys.
 fn merged(mut spells: Vec<Spell>) -> Vec<Spell> {
     spells.sort_by_key(|spell| (spell.lane, spell.from_ns));
@@ -298,8 +364,8 @@ fn keys_of(source: &Source<'_>) -> BTreeSet<i64> {
     for op in source.history.ops() {
         for mop in op.mops().map(|mop| mop.to_mop()) {
             match mop {
-                riprap_core::Mop::Send { key, .. } => drop(keys.insert(key.0)),
-                riprap_core::Mop::Poll(reads) => {
+                Mop::Send { key, .. } => drop(keys.insert(key.0)),
+                Mop::Poll(reads) => {
                     keys.extend(reads.into_iter().flatten().map(|(key, _)| key.0));
                 }
             }
@@ -338,6 +404,33 @@ fn nodes_hit(target: &Json) -> BTreeSet<String> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn polls_that_give_nothing_are_one_op() {
+        let check = |ops: &[(u32, &str, &str)], expected: usize| {
+            let lines = ops.iter().zip(0..).map(|((process, f, value), n)| {
+                let head = format!(r#""time":{n},"process":{process},"f":"{f}""#);
+                let (i, j) = (2 * n, 2 * n + 1);
+                format!(
+                    "{{\"index\":{i},{head},\"type\":\"invoke\",\"value\":null}}\n\
+                     {{\"index\":{j},{head},\"type\":\"ok\",\"value\":{value}}}\n"
+                )
+            });
+            let (history, _) =
+                riprap_core::history::read_jsonl(lines.collect::<String>().as_bytes()).expect("well formed");
+            assert_eq!(story_ops(&history), expected, "{ops:?}");
+        };
+        let (nothing, something) = (r#"[["poll",{}]]"#, r#"[["poll",{"5":[[0,1]]}]]"#);
+        check(&[], 0);
+        check(&[(1, "poll", nothing), (1, "poll", nothing), (1, "poll", nothing)], 1);
+        check(&[(1, "poll", nothing), (2, "poll", nothing), (1, "poll", nothing)], 2);
+        check(&[(1, "poll", nothing), (1, "poll", something), (1, "poll", nothing)], 3);
+        check(&[(1, "poll", nothing), (1, "assign", "[5]"), (1, "poll", nothing)], 3);
+        check(&[(1, "txn", nothing), (1, "txn", nothing)], 2);
+        let end = r#"{"5":{"end":3}}"#;
+        check(&[(1, "poll", nothing), (1, "debug", end), (1, "poll", nothing), (1, "debug", end)], 1);
+        check(&[(1, "debug", end), (1, "poll", nothing), (1, "debug", end)], 2);
+    }
 
     #[test]
     fn spells_of_a_lane_that_overlap_are_one() {

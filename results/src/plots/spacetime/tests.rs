@@ -204,7 +204,7 @@ fn a_story_from_its_first_op_to_its_last() {
         ["client 0", "client 1", "client 4", "node n1", "node n2", "node n3"]
     );
     assert_eq!(texts(&svg, "op-label"), ["send 5=17", "op 1 → ok @3", "send 5=18", "op 3 → ok @3", "crash"]);
-    assert_eq!(texts(&svg, "message"), ["Produce", "copy", "copy", "ok", "Produce", "ok"]);
+    assert_eq!(texts(&svg, "message"), ["Produce", "copy", "ok", "Produce", "ok"]);
     assert_eq!(texts(&svg, "node-says"), ["leads", "leads", "up"]);
     assert_eq!(texts(&svg, "fault-label"), ["kill n2"]);
     assert_eq!(texts(&svg, "break"), ["397 ms", "100 ms"]);

@@ -406,6 +406,7 @@ impl Brute {
             !taken && from.zip(until).is_some_and(|(from, until)| until - from >= PROGRESS_LIMIT)
         };
         let producers = sent.iter().filter(is_refused).count();
+        let groups = sent.iter().filter(|key| self.is_group_stuck(**key, whole, end)).count();
 
         let drain: Vec<&Done> =
             self.ops.iter().filter(|op| op.end.is_some_and(|row| row > whole && row < end)).collect();
@@ -454,7 +455,52 @@ impl Brute {
             let lasted = last.zip(moved).map_or(0, |(last, moved)| last - moved);
             consumers += usize::from(behind && lasted >= PROGRESS_LIMIT);
         }
-        (consumers, producers)
+        (consumers + groups, producers)
+    }
+
+    /// Whether a group did not go on with a key, between these rows.
+    fn is_group_stuck(&self, key: Key, whole: usize, end: usize) -> bool {
+        let ops: Vec<(usize, &Done)> =
+            self.ops.iter().filter_map(|op| Some((op.end.filter(|row| *row < end)?, op))).collect();
+        // The keys that its process had subscribed to, and when.
+        let subscribed = |row: usize, op: &Done| -> Option<(usize, Vec<Key>)> {
+            let own = ops.iter().filter(|(before, it)| it.op.process == op.op.process && *before < row);
+            let (row, last) = own.rev().find(|(_, it)| it.takes_keys() || it.op.kind == Kind::Info)?;
+            let keys = match &last.op.value {
+                OpValue::Keys(keys) => keys.clone(),
+                _ => Vec::new(),
+            };
+            (last.op.f == F::Subscribe && last.op.kind == Kind::Ok).then_some((*row, keys))
+        };
+        let members: Vec<(usize, &Done, usize, Vec<Key>)> = ops
+            .iter()
+            .filter(|(row, op)| *row > whole && !op.takes_keys())
+            .filter_map(|(row, op)| subscribed(*row, op).map(|(since, keys)| (*row, *op, since, keys)))
+            .collect();
+        let is_doubtful = |op: &Done| op.op.kind == Kind::Info && op.op.f != F::Crash;
+        let doubtful = members.iter().filter(|(_, op, ..)| is_doubtful(op)).map(|(row, ..)| *row).max();
+        let marks =
+            self.marks.iter().filter(|(row, name)| name == phase::GROUP && *row > whole && *row < end);
+        let Some(mark) = marks.map(|(row, _)| *row).max().filter(|mark| Some(*mark) > doubtful) else {
+            return false;
+        };
+        let acked = ops.iter().filter(|(row, op)| *row > whole && op.fate() == Kind::Ok);
+        let acked = acked.flat_map(|(row, op)| op.sends().into_iter().map(move |sent| (*row, op, sent)));
+        let there = acked
+            .filter(|(_, op, _)| op.begin > whole && Some(op.begin) > doubtful)
+            .filter(|(_, _, (sent, value, _))| *sent == key && self.is_read(key, *value))
+            .filter(|(_, _, (_, value, _))| {
+                members.iter().all(|(_, op, ..)| !op.reads_of(key).contains(value))
+            })
+            .map(|(row, ..)| row)
+            .min();
+        let Some(there) = there else { return false };
+        let moved =
+            members.iter().filter(|(_, op, ..)| !op.reads_of(key).is_empty()).map(|(row, ..)| *row).max();
+        members.iter().any(|(row, op, since, keys)| {
+            let from = mark.max(there).max(*since).max(moved.unwrap_or(0));
+            keys.contains(&key) && op.op.kind != Kind::Info && *row >= from + PROGRESS_LIMIT
+        })
     }
 }
 
@@ -503,5 +549,30 @@ proptest! {
     #[test]
     fn those_of_consumers_too(history in common::histories_of_consumers(14), drained in any::<bool>(), via in via()) {
         agree(&history, drained, via)?;
+    }
+}
+
+/// What members of a group and others do once the cluster is whole: some of these words, in any order.
+const OF_GROUPS: &str = "#group #group u5 1/u5 u5,6 2/u6 a5 p p p 1/p 1/p 1/p 2/p !p ?p ?1/p c p5:0=1 1/p6:0=1 !1/(p5:0=1)x \
+                         p~5 8/s5=2@1 9/p5:1=2 #undrained";
+
+fn groups() -> impl Strategy<Value = History> {
+    let begun = prop_oneof![
+        Just("#drain 8/s5=1@0 9/p5:0=1"),
+        Just("#drain 8/s5=1@0 8/s6=1@0 9/p5:0=1;6:0=1"),
+        Just("u5 1/u6 #drain 8/s5=1@0 8/s6=1@0 9/p5:0=1;6:0=1"),
+        Just("8/s5=1@0 #drain 9/p5:0=1"),
+    ];
+    let words: Vec<&str> = OF_GROUPS.split_whitespace().collect();
+    (begun, Just(words).prop_shuffle(), 4usize..16)
+        .prop_map(|(begun, words, count)| mini::parse(&format!("{begun} {}", words[..count].join(" "))))
+}
+
+proptest! {
+    #![proptest_config(common::cases(4000))]
+
+    #[test]
+    fn those_of_groups_too(history in groups()) {
+        agree(&history, true, Via::Subscribe)?;
     }
 }

@@ -386,6 +386,63 @@ fn progress() {
     );
 }
 
+/// A group that waits for nobody goes on with every key to which its members have subscribed.
+#[test]
+fn groups_go_on() {
+    let check = |history: &str, expect: &[(&str, u64)]| {
+        check_with(&options(), &["stuck-consumer", "stuck-producer"], &format!("{SENT}{history}"), expect);
+    };
+    let stuck = [("stuck-consumer", 1)];
+    // One more value of keys 5 and 6, which others read, though not up to the ends that they tell.
+    let whole = "#drain 8/s5=9@13 8/s6=9@1 9/A5,6 9/p5:10=1,11=2,12=3,13=9;6:1=9 ";
+    let check_group = |group: &str, expect: &[(&str, u64)]| check(&format!("{whole}{group}"), expect);
+    check_group("u5 p #group w30 p", &stuck);
+    check_group("u5 p #group w30 !p", &stuck);
+    check_group("u5 p~5 #group p5:12=3 w30 p", &stuck);
+    check_group("u5 p #group p5:12=3 1/u5 w30 1/p", &stuck);
+    check_group("u5,6 p #group w30 p", &[("stuck-consumer", 2)]);
+    check_group("u5,6 p6:1=9 #group w30 p", &stuck);
+    // Others may still be in it; nobody has waited for so long; it has not been written since.
+    check_group("u5 p w60 p", &[]);
+    check_group("u5 p w60 #group p", &[]);
+    check_group("u5 p #group w29 p", &[]);
+    check_group("u5 p #group w30 1/u5 1/p", &[]);
+    check_group("u5 p #group w30 #drained p", &[]);
+    check_group("u7 p #group w30 p", &[]);
+    check("u5 p #heal #unrecovered #drain 8/s5=9@13 9/A5 9/p5:10=1,11=2,12=3,13=9 #group w30 p", &[]);
+    check("8/s5=9@13 #drain 9/A5 9/p5:10=1,11=2,12=3,13=9 u5 p #group w30 p", &[]);
+    // It goes on: with what was written, whoever gets it and however that op ends; or at least with something.
+    check_group("u5 p #group p5:13=9 w30 p", &[]);
+    check_group("u5 p5:13=9 #group w30 p", &[]);
+    check_group("u5 p #group w20 p5:12=3 w20 p", &[]);
+    check_group("u5 1/u5 p #group !1/(p5:13=9)x w30 p", &[]);
+    // Nobody who could be asked has read it: then it is not known to be there.
+    check("#drain 8/s5=9@13 u5 p #group w30 p", &[]);
+    // What a member did that nobody knows the end of may have read it; of what was sent then nothing.
+    check_group("u5 p ?p 1/u5 1/p #group w30 1/p", &[]);
+    check_group("u5 p #group ?p 1/u5 1/p w30 1/p", &[]);
+    let again = "8/s5=10@14 9/p5:14=10";
+    check_group(&format!("u5 ?p {again} 1/u5 1/p #group w30 1/p"), &stuck);
+    check_group(&format!("u5 ?p 1/u5 1/p {again} #group ?1/p 2/u5 #group w30 2/p"), &[]);
+    // A client that is thrown away has done nothing since, and one that goes its own way reads for itself.
+    check_group("u5 p c 1/u5 1/p #group w30 1/p", &stuck);
+    check_group("u5 p #group a5 w30 p", &[]);
+    check_tells(
+        &format!("{SENT}{whole}u5 p #group w30 p"),
+        "stuck-consumer",
+        "the group does not go on with key 5: its members before the cluster was whole again (op 6) were gone by op 20, and \
+         process 0 had subscribed (op 17) and polled until op 23, but in 30.0 s nobody in it got a record of that key, though \
+         op 15 read value 9 there; it was given to nobody",
+    );
+    check_tells(
+        &format!("{SENT}{whole}u5 p~5 #group p5:12=3 w30 p"),
+        "stuck-consumer",
+        "the group does not go on with key 5: its members before the cluster was whole again (op 6) were gone by op 20, and \
+         process 0 had subscribed (op 17) and polled until op 25, but in 30.0 s after op 23 nobody in it got a record of that \
+         key, though op 15 read value 9 there; process 0 was given it in op 19",
+    );
+}
+
 /// A heal that did not take effect leaves the cluster broken.
 #[test]
 fn nobody_is_stuck_before_the_cluster_is_whole() {

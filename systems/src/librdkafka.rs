@@ -57,6 +57,12 @@ const SOON: Duration = Duration::from_millis(50);
 /// After this time a request that was not answered is taken for lost.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A member that its coordinator did not hear for so long is one no more.
+const SESSION_TIMEOUT_MS: u64 = 6000;
+/// A member that did not poll for so long leaves its group, and a rebalance waits so long for one. librdkafka's is 300 s, and
+/// no run of riprap's is that long: one client that hangs would keep the whole group from its keys to the end.
+const MAX_POLL_INTERVAL_MS: u64 = 30_000;
+
 /// The properties that every client starts from: those that riprap does not leave to librdkafka's defaults, since its
 /// tests are short and its faults last seconds.
 const COMMON: &[(&str, &str)] = &[
@@ -212,8 +218,11 @@ impl KafkaLog {
                 .set("fetch.message.max.bytes", FETCH_BYTES)
                 .set("fetch.error.backoff.ms", "50");
             if !self.is_assigned_by_coordinator() {
-                properties.set("session.timeout.ms", "6000").set("heartbeat.interval.ms", "1000");
+                properties
+                    .set("session.timeout.ms", SESSION_TIMEOUT_MS.to_string())
+                    .set("heartbeat.interval.ms", "1000");
             }
+            properties.set("max.poll.interval.ms", self.max_poll_interval_ms().to_string());
             let context = Rebalances {
                 config: self.config.clone(),
                 seen: Arc::clone(&self.rebalance),
@@ -230,6 +239,13 @@ impl KafkaLog {
     fn is_assigned_by_coordinator(&self) -> bool {
         let last = self.config.properties.iter().rfind(|(name, _)| name == "group.protocol");
         last.is_some_and(|(_, protocol)| protocol == "consumer")
+    }
+
+    /// How long a member may not poll: librdkafka makes no consumer that may be silent for less than its session.
+    fn max_poll_interval_ms(&self) -> u64 {
+        let last = self.config.properties.iter().rfind(|(name, _)| name == "session.timeout.ms");
+        let session_ms = last.and_then(|(_, ms)| ms.parse().ok()).unwrap_or(SESSION_TIMEOUT_MS);
+        MAX_POLL_INTERVAL_MS.max(session_ms)
     }
 
     fn create_now(&mut self, keys: &[Key]) -> Result<(), LogError> {
@@ -558,16 +574,17 @@ fn code_name(code: RDKafkaErrorCode) -> String {
     name
 }
 
-/// Whether an error only says that a connection is gone, or that nothing is there yet.
+/// Whether an error only says that a connection is gone, that nothing is there yet, or that the consumer left its group
+/// since it had not polled for long, to which it goes back with this poll.
 fn is_connection_trouble(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{
-        AllBrokersDown, BrokerTransportFailure, OperationTimedOut, Resolve, UnknownPartition, UnknownTopic,
-        UnknownTopicOrPartition,
+        AllBrokersDown, BrokerTransportFailure, OperationTimedOut, PollExceeded, Resolve, UnknownPartition,
+        UnknownTopic, UnknownTopicOrPartition,
     };
     match error.rdkafka_error_code() {
         // A topic that was just made is not known everywhere at once; librdkafka goes on asking.
         Some(UnknownTopicOrPartition | UnknownTopic | UnknownPartition) => true,
-        Some(AllBrokersDown | BrokerTransportFailure | OperationTimedOut | Resolve) => true,
+        Some(AllBrokersDown | BrokerTransportFailure | OperationTimedOut | PollExceeded | Resolve) => true,
         _ => false,
     }
 }
@@ -638,6 +655,7 @@ mod tests {
         check("group.protocol", "classic");
         check("group.protocol", "consumer");
         check("partition.assignment.strategy", "cooperative-sticky");
+        check("session.timeout.ms", "45000");
     }
 
     #[test]

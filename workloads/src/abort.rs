@@ -29,7 +29,7 @@
 mod encore;
 
 use crate::client::{self, LogClient, PARTITIONS_PER_TOPIC};
-use crate::{Drain, Shared, Workload, WorkloadInfo, committed, drain, options};
+use crate::{Drain, Shared, Workload, WorkloadInfo, committed, drain, ending, options};
 use encore::encore;
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
@@ -113,10 +113,8 @@ impl Workload for Abort {
         let TestConfig { concurrency, drain_limit_ms, sub_via, .. } = config;
         let (inputs, outputs) = keys(config);
         let encore = encore(history, (&inputs, &outputs), sub_via, *concurrency, *drain_limit_ms);
-        let spare = encore::spare_values(sub_via);
-        let (reads, drain) =
-            drain::drain(history, PARTITIONS_PER_TOPIC, *concurrency, *drain_limit_ms, spare);
-        (clients(phases(vec![encore, reads])), drain)
+        let (reads, drain) = drain::drain(history, ending(config, encore::spare_values(sub_via)));
+        (phases(vec![encore, reads]), drain)
     }
 
     fn does(&self, f: &F) -> bool {

@@ -8,16 +8,25 @@
 //!
 //! The last value shows that the key takes writes again, and stands behind all others: whatever is missing below it is
 //! lost, not just unseen. Each try sends another value, since a value is sent at most once. If clients had
-//! subscribed, their group is first asked what it has committed in each of its topics (`committed`).
+//! subscribed, their group is first asked what it has committed in each of its topics (`committed`), and after the reads
+//! it has to go on with its keys itself (`drain/members.rs`).
+
+mod members;
+
+pub(crate) use members::Patience;
 
 use crate::{Last, committed};
+use members::Members;
 use riprap_checker::DEFAULT_PROGRESS_LIMIT_NS;
 use riprap_core::History;
-use riprap_core::generator::{Ask, BoxedGenerator, Context, Draft, Generator, Offer, Thread, clients};
+use riprap_core::generator::{
+    Ask, BoxedGenerator, Context, Draft, Generator, Offer, Thread, clients, phases,
+};
 use riprap_core::op::{F, Key, Kind, Mop, Op, OpValue, Value};
+use riprap_core::phase;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long a reader waits before it tries again what went wrong.
@@ -38,17 +47,59 @@ pub struct Left {
     pub unwritten: BTreeSet<Key>,
     /// The keys of which the group did not say what it has committed.
     pub untold: BTreeSet<Key>,
+    /// The keys that took a write which nobody in the group has read.
+    pub ungrouped: BTreeSet<Key>,
 }
 
 /// How far the end of a run is.
 #[derive(Clone, Debug, Default)]
-pub struct Drain(Arc<Mutex<Left>>);
+pub struct Drain(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    left: Left,
+    /// The keys that the group is to go on with.
+    of_group: BTreeSet<Key>,
+    /// The last value that each key was to be given, and the last that it took.
+    tried: BTreeMap<Key, Value>,
+    acked: BTreeMap<Key, Value>,
+}
+
+impl State {
+    /// These are about to be sent.
+    fn tries(&mut self, mops: &[Mop]) {
+        for mop in mops {
+            if let Mop::Send { key, value, .. } = mop {
+                self.tried.insert(*key, *value);
+            }
+        }
+    }
+}
 
 impl Drain {
     /// What is left to do.
     pub fn left(&self) -> Left {
-        self.0.lock().expect("no holder panics").clone()
+        self.state().left.clone()
     }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no holder panics")
+    }
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    /// The keys of a topic.
+    pub(crate) partitions_per_topic: u32,
+    /// So many client threads end it.
+    pub(crate) concurrency: u32,
+    /// How long that may take.
+    pub(crate) limit_ms: u64,
+    /// So many values of each key are left to others.
+    pub(crate) spare_values: i64,
+    /// How long a group may take to find out that its members are gone.
+    pub(crate) patience: Patience,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,31 +140,34 @@ struct Reader {
 
 struct Readers {
     readers: BTreeMap<Thread, Reader>,
-    left: Drain,
+    drain: Drain,
     /// When nothing more is written or asked. Units: nanoseconds of the context's clock.
     read_from_ns: u64,
 }
 
-/// Ends a run of this history, on the first `concurrency` client threads, within `limit_ms`. The next `spare_values` of each
-/// key are left to others.
-pub(crate) fn drain(
-    history: &History,
-    partitions_per_topic: u32,
-    concurrency: u32,
-    limit_ms: u64,
-    spare_values: i64,
-) -> (BoxedGenerator, Drain) {
+/// Ends a run of this history.
+pub(crate) fn drain(history: &History, ending: Ending) -> (BoxedGenerator, Drain) {
+    let Ending { concurrency, limit_ms, spare_values, .. } = ending;
     let last = Last::of(history);
-    let topics = group_topics(history, partitions_per_topic);
+    let topics = group_topics(history, ending.partitions_per_topic);
     let left = Left {
         unread: last.0.keys().copied().collect(),
         unwritten: last.0.keys().copied().collect(),
-        untold: topics.iter().flatten().copied().collect(),
+        untold: topics.iter().flat_map(|topic| topic.keys.clone()).collect(),
+        ungrouped: BTreeSet::new(),
     };
     let thread = |turn: usize| Thread::Client((turn as u32) % concurrency.max(1));
     let mut readers: BTreeMap<Thread, Reader> = BTreeMap::new();
-    for (turn, keys) in topics.into_iter().enumerate() {
-        readers.entry(thread(turn)).or_default().plan(Task::Ask(keys));
+    if !topics.is_empty() {
+        // The clients of all threads are thrown away: some may be in the group.
+        readers.extend((0..concurrency).map(|n| (Thread::Client(n), Reader::default())));
+    }
+    let mut latest = topics.clone();
+    latest.sort_by_key(|topic| std::cmp::Reverse(topic.wanted));
+    latest.truncate(members::MAX_TOPICS);
+    let of_group = latest.into_iter().flat_map(|topic| topic.keys).collect();
+    for (turn, topic) in topics.into_iter().enumerate() {
+        readers.entry(thread(turn)).or_default().plan(Task::Ask(topic.keys));
     }
     for (turn, (key, value)) in last.0.into_iter().enumerate() {
         let reader = readers.entry(thread(turn)).or_default();
@@ -123,17 +177,35 @@ pub(crate) fn drain(
             reader.plan(Task::Write(key, Value(next)));
         }
     }
-    let left = Drain(Arc::new(Mutex::new(left)));
+    let drain = Drain(Arc::new(Mutex::new(State { left, of_group, ..State::default() })));
     let read_from_ns = limit_ms * 1_000_000 / TRY_SHARE;
-    (clients(Box::new(Readers { readers, left: left.clone(), read_from_ns })), left)
+    let readers = Readers { readers, drain: drain.clone(), read_from_ns };
+    // Who is still at work may also still be in the group.
+    let is_unended = phase::marks(history).any(|(_, name)| name == phase::UNENDED);
+    let patience = if is_unended { Patience::ENDLESS } else { ending.patience };
+    let members = Members::new(concurrency, patience, drain.clone());
+    (phases(vec![clients(Box::new(readers)), Box::new(members)]), drain)
 }
 
-/// The keys of each topic that somebody subscribed to.
-fn group_topics(history: &History, partitions_per_topic: u32) -> Vec<Vec<Key>> {
+/// A topic that somebody subscribed to.
+#[derive(Clone)]
+struct Topic {
+    keys: Vec<Key>,
+    /// The row of the last op that did.
+    wanted: usize,
+}
+
+fn group_topics(history: &History, partitions_per_topic: u32) -> Vec<Topic> {
     let n = i64::from(partitions_per_topic);
-    let subscribes = history.ops().filter(|op| *op.f() == F::Subscribe);
-    let topics: BTreeSet<i64> = subscribes.flat_map(|op| op.keys()).map(|key| key.0.div_euclid(n)).collect();
-    topics.into_iter().map(|topic| (topic * n..(topic + 1) * n).map(Key).collect()).collect()
+    let mut topics: BTreeMap<i64, usize> = BTreeMap::new();
+    for op in history.ops().filter(|op| *op.f() == F::Subscribe) {
+        topics.extend(op.keys().iter().map(|key| (key.0.div_euclid(n), op.row())));
+    }
+    let topic = |(topic, wanted): (i64, usize)| Topic {
+        keys: (topic * n..(topic + 1) * n).map(Key).collect(),
+        wanted,
+    };
+    topics.into_iter().map(topic).collect()
 }
 
 impl Task {
@@ -147,12 +219,15 @@ impl Task {
         }
     }
 
-    fn done(&self, left: &Drain) {
-        let mut left = left.0.lock().expect("no holder panics");
+    fn done(&self, state: &mut State) {
         match self {
-            Task::Ask(keys) => left.untold.retain(|key| !keys.contains(key)),
-            Task::Write(key, _) => {
-                left.unwritten.remove(key);
+            Task::Ask(keys) => state.left.untold.retain(|key| !keys.contains(key)),
+            Task::Write(key, value) => {
+                state.left.unwritten.remove(key);
+                state.acked.insert(*key, *value);
+                if state.of_group.contains(key) {
+                    state.left.ungrouped.insert(*key);
+                }
             }
         }
     }
@@ -199,7 +274,7 @@ impl Reader {
     }
 
     /// Its op has ended.
-    fn update(&mut self, now_ns: u64, read_from_ns: u64, op: &Op, left: &Drain) {
+    fn update(&mut self, now_ns: u64, read_from_ns: u64, op: &Op, state: &mut State) {
         let went_wrong = op.kind == Kind::Fail || (op.kind == Kind::Info && self.stage != Stage::Crash);
         if went_wrong {
             self.not_before_ns = now_ns + RETRY_NS;
@@ -207,7 +282,7 @@ impl Reader {
         self.stage = match (self.stage, op.kind) {
             (Stage::Crash, _) => self.next_task(),
             (Stage::Task, kind) => {
-                self.task_ended(now_ns, kind, left);
+                self.task_ended(now_ns, kind, state);
                 if now_ns >= read_from_ns {
                     self.tasks.clear();
                 }
@@ -222,15 +297,14 @@ impl Reader {
             (stage, _) => stage,
         };
         if self.stage == Stage::Done {
-            let mut left = left.0.lock().expect("no holder panics");
-            left.unread.retain(|key| !self.keys.contains(key));
+            state.left.unread.retain(|key| !self.keys.contains(key));
         }
     }
 
-    fn task_ended(&mut self, now_ns: u64, kind: Kind, left: &Drain) {
+    fn task_ended(&mut self, now_ns: u64, kind: Kind, state: &mut State) {
         let Trial { task, first_ns, .. } = self.tasks.pop_front().expect("it was offered");
         if kind == Kind::Ok {
-            task.done(left);
+            task.done(state);
         } else if first_ns.is_some_and(|first_ns| now_ns < first_ns + DEFAULT_PROGRESS_LIMIT_NS)
             && let Some(task) = task.again()
         {
@@ -273,13 +347,16 @@ impl Generator for Readers {
         if let (Stage::Task, Some(trial)) = (reader.stage, reader.tasks.front_mut()) {
             trial.first_ns.get_or_insert(context.time_ns);
         }
+        if let OpValue::Mops(mops) = &offer.draft.value {
+            self.drain.state().tries(mops);
+        }
     }
 
     fn update(&mut self, context: &Context, op: &Op) {
         let Some(thread) = context.thread_of(op.process) else { return };
         let Some(reader) = self.readers.get_mut(&thread) else { return };
         if op.kind != Kind::Invoke && std::mem::take(&mut reader.waiting) {
-            reader.update(context.time_ns, self.read_from_ns, op, &self.left);
+            reader.update(context.time_ns, self.read_from_ns, op, &mut self.drain.state());
         }
     }
 }

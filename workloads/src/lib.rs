@@ -63,8 +63,8 @@ pub trait Workload: Sync {
     /// What the clients do in the main phase, at whatever rate they are asked: pace and end are the caller's.
     fn generator(&self, config: &TestConfig) -> BoxedGenerator;
 
-    /// How a run ends, once the cluster is whole again: one more value to each key, and fresh clients that read it from
-    /// its beginning.
+    /// How a run ends, once the cluster is whole again: one more value to each key, fresh clients that read it from its
+    /// beginning, and a group that goes on with its keys if there was one.
     fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain);
 
     /// Whether its clients know such ops.
@@ -111,6 +111,17 @@ fn options(config: &TestConfig) -> Options {
     }
 }
 
+/// How a run ends that leaves so many values of each key to others.
+fn ending(config: &TestConfig, spare_values: i64) -> drain::Ending {
+    drain::Ending {
+        partitions_per_topic: client::PARTITIONS_PER_TOPIC,
+        concurrency: config.concurrency,
+        limit_ms: config.drain_limit_ms,
+        spare_values,
+        patience: drain::Patience::of(config),
+    }
+}
+
 /// `--set client.NAME=VALUE` is the client library's property NAME.
 fn client_properties(config: &TestConfig) -> Vec<(String, String)> {
     let settings = config.settings.iter();
@@ -152,6 +163,38 @@ fn committed(keys: &[Key]) -> Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use riprap_core::client::Isolation;
+
+    /// A run with the usual knobs.
+    pub(crate) fn config() -> TestConfig {
+        TestConfig {
+            system: "broker".to_owned(),
+            workload: "queue".to_owned(),
+            nemesis: Vec::new(),
+            sim: None,
+            nodes: 3,
+            time_limit_ms: 30_000,
+            rate_hz: 100.0,
+            concurrency: 5,
+            seed: 1,
+            txn: false,
+            isolation: Isolation::ReadCommitted,
+            sub_via: vec![SubscribeVia::Subscribe],
+            acks: "all".to_owned(),
+            idempotence: true,
+            defect: None,
+            replication_factor: 3,
+            keys: 4,
+            max_writes_per_key: 64,
+            value_bytes: 1,
+            fault_max_ms: 1000,
+            quiet_max_ms: 1000,
+            op_timeout_ms: 5000,
+            recovery_limit_ms: 60_000,
+            drain_limit_ms: 120_000,
+            settings: BTreeMap::new(),
+        }
+    }
 
     /// House rules: sorted, found by name, documented.
     #[test]

@@ -12,8 +12,8 @@
 //! What it cannot see: anything about a record's own key, headers and timestamp, and without transactions the order in
 //! which records of different keys became visible.
 
-use crate::client::{self, LogClient, PARTITIONS_PER_TOPIC};
-use crate::{Drain, Shared, Workload, WorkloadInfo, committed, drain, options};
+use crate::client::{self, LogClient};
+use crate::{Drain, Shared, Workload, WorkloadInfo, committed, drain, ending, options};
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_checker::Options;
@@ -89,7 +89,7 @@ impl Workload for Queue {
     }
 
     fn final_generator(&self, config: &TestConfig, history: &History) -> (BoxedGenerator, Drain) {
-        drain::drain(history, PARTITIONS_PER_TOPIC, config.concurrency, config.drain_limit_ms, 0)
+        drain::drain(history, ending(config, 0))
     }
 
     fn does(&self, f: &F) -> bool {

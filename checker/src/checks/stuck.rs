@@ -6,17 +6,21 @@
 //! - *stuck-producer*: a key was sent to, and no send was acknowledged nor its value read by anybody.
 //! - *stuck-consumer*: whoever had assigned a key got no record of any key, up to the end of the final reads, although the
 //!   key has more: by its own word (a `debug` that tells a position before the end), or, where there is none, because
-//!   somebody knows of a record that was not read since.
+//!   somebody knows of a record that was not read since. Or a group got nothing of a key to which its members had
+//!   subscribed (`stuck/group.rs`).
 //!
 //! A consumer that has read to the end of the log and lacks records is not stuck: those are lost or unseen. Nothing is
 //! found where the history has no such mark, where the cluster did not serve again (`unrecovered`), or where a fault was
-//! not healed. What it cannot see: a reader of a group that waits for ever in a rebalance while others read its keys.
+//! not healed. What it cannot see: a member of a group that waits for ever while others of it read all of its keys.
+
+mod group;
 
 use crate::found::Found;
 use crate::index::{Index, NONE, TxnId};
 use crate::options::Options;
+use crate::proof::Proof;
 use crate::registry::{AnomalyInfo, CheckerInfo};
-use crate::verdict::{Anomaly, Severity};
+use crate::verdict::{Anomaly, Example, Severity};
 use riprap_core::history::OpRef;
 use riprap_core::op::{F, Key, Kind, Process};
 use riprap_core::phase;
@@ -34,7 +38,7 @@ pub(crate) static INFO: CheckerInfo = CheckerInfo {
 
 const STUCK_CONSUMER: AnomalyInfo = AnomalyInfo {
     name: "stuck-consumer",
-    meaning: "a consumer got nothing of what a key has, though the cluster is whole",
+    meaning: "a consumer, or a group, got nothing of what a key has, though the cluster is whole",
     source: "Jepsen: Bufstream 0.1.0, 2024, stuck consumers",
     severity: Severity::Progress,
     allowed: |_| false,
@@ -216,11 +220,43 @@ impl<'h> Readers<'h> {
     }
 }
 
-fn consumers(
-    index: &Index<'_>,
+/// A reader that got nothing of a key, and how it is known that there is something.
+struct Waiting<'h> {
+    key: Key,
+    reader: Reader<'h>,
+    last: Act<'h>,
+    /// What it said last: its position and the log's end.
+    told: Option<(Act<'h>, i64, i64)>,
+    /// The place of a record that it has not read.
+    unread: Option<u32>,
+    lasted_ns: u64,
+}
+
+/// Who is stuck.
+enum Stuck<'h> {
+    Reader(Waiting<'h>),
+    Group(group::Stuck<'h>),
+}
+
+fn consumers<'h>(
+    index: &Index<'h>,
     options: &Options,
-    whole: OpRef<'_>,
+    whole: OpRef<'h>,
 ) -> Option<(&'static AnomalyInfo, Anomaly)> {
+    let mut found = Found::new(options);
+    for waiting in readers(index, options, whole) {
+        found.add(waiting.lasted_ns, Stuck::Reader(waiting));
+    }
+    for stuck in group::stuck(index, options, whole) {
+        found.add(stuck.lasted_ns, Stuck::Group(stuck));
+    }
+    found.tell(&STUCK_CONSUMER, options, index, |stuck, proof| match stuck {
+        Stuck::Reader(waiting) => waiting.tell(index, whole, proof),
+        Stuck::Group(stuck) => stuck.tell(index, whole, proof),
+    })
+}
+
+fn readers<'h>(index: &Index<'h>, options: &Options, whole: OpRef<'h>) -> Vec<Waiting<'h>> {
     let mut readers = Readers::default();
     // By key in the index: one above the highest place that was read since.
     let mut reached: Vec<u32> = index.keys.iter().map(|key| key.places.start).collect();
@@ -247,9 +283,8 @@ fn consumers(
             reader.told = act;
         }
     }
-    let mut found = Found::new(options);
-    for (key, reader) in readers.all() {
-        let Some(last) = reader.last else { continue };
+    let stuck = readers.all().into_iter().filter_map(|(key, reader)| {
+        let last = reader.last?;
         let since = reader.since();
         // What was told before somebody moved is old.
         let told = reader.told.filter(|act| act.op.row() > since.row());
@@ -261,12 +296,16 @@ fn consumers(
             None => places.as_ref().is_some_and(|places| reached[id] < places.end),
         };
         let lasted_ns = last.op.time_ns().abs_diff(since.time_ns());
-        if behind && last.op.row() > since.row() && lasted_ns >= options.progress_limit_ns {
-            let unread = places.filter(|places| reached[id] < places.end).map(|places| places.end - 1);
-            found.add(lasted_ns, (key, reader, last, told, unread, lasted_ns));
-        }
-    }
-    found.tell(&STUCK_CONSUMER, options, index, |(key, reader, last, told, unread, lasted_ns), mut proof| {
+        let unread = places.filter(|places| reached[id] < places.end).map(|places| places.end - 1);
+        let is_stuck = behind && last.op.row() > since.row() && lasted_ns >= options.progress_limit_ns;
+        is_stuck.then_some(Waiting { key, reader, last, told, unread, lasted_ns })
+    });
+    stuck.collect()
+}
+
+impl<'h> Waiting<'h> {
+    fn tell(self, index: &Index<'h>, whole: OpRef<'h>, mut proof: Proof<'_, 'h>) -> Example {
+        let Waiting { key, reader, last, told, unread, lasted_ns } = self;
         proof.done(whole);
         proof.done(reader.assigned);
         for act in reader.moved.into_iter().chain([last]).chain(told.map(|(act, ..)| act)) {
@@ -283,7 +322,10 @@ fn consumers(
             seconds(lasted_ns),
         );
         if let Some((act, position, end)) = told {
-            story += &format!(", though its position is {position} and the log's end {end} (op {})", act.op.index());
+            story += &format!(
+                ", though its position is {position} and the log's end {end} (op {})",
+                act.op.index()
+            );
         } else if let Some(place) = unread {
             proof.placed(index.order[place as usize], place);
             story += &format!(", though there is {}", index.tell_place(place));
@@ -297,7 +339,7 @@ fn consumers(
             proof.read_by(txn, value);
         }
         proof.example(Some(key), story)
-    })
+    }
 }
 
 /// Notes how far a transaction read its keys; returns whether it read anything.

@@ -115,7 +115,8 @@ fn draft(consumers: bool) -> impl Strategy<Value = Draft> {
     let outcome =
         prop_oneof![2 => Just(None), 1 => Just(Some(Txn::ABORTED)), 1 => Just(Some(Txn::COMMITTED))];
     let mark = prop_oneof![
-        4 => Just(phase::DRAIN), 1 => Just(phase::HEAL), 1 => Just(phase::UNRECOVERED), 1 => Just(phase::UNDRAINED)
+        4 => Just(phase::DRAIN), 1 => Just(phase::HEAL), 1 => Just(phase::UNRECOVERED), 1 => Just(phase::UNDRAINED),
+        3 => Just(phase::GROUP)
     ];
     let flags = (any::<bool>(), any::<bool>());
     let draft = (0..if consumers { 2 } else { 3u32 }, kind, f, mops, keys, rebalanced, flags, 0usize..4);

@@ -4,7 +4,7 @@
 //! those in brackets only where they are true:
 //!
 //! ```text
-//! main [interrupted] heal [unrecovered] drain [interrupted] drained|undrained
+//! main [interrupted] heal [unrecovered] drain [unended] [group] [interrupted] drained|undrained
 //! ```
 //!
 //! `main`, `heal` and `drain` begin a phase, which lasts until the next begins or the final reads are over
@@ -23,6 +23,12 @@ pub const MAIN: &str = "main";
 pub const HEAL: &str = "heal";
 /// Every key is written once more and read to its end.
 pub const DRAIN: &str = "drain";
+/// Clients of the main phase still work at ops that were given up on: what they do from here on nobody tells.
+pub const UNENDED: &str = "unended";
+/// Whoever was in the group before the cluster was whole has had the time to leave it or to be thrown out: from here on
+/// it waits for nobody but those whose polls the history tells. Only where the group has not gone on with all of its keys
+/// by then; and once more if one of those has fallen silent since.
+pub const GROUP: &str = "group";
 /// The final reads are over, and have read every key to its end.
 pub const DRAINED: &str = "drained";
 /// The final reads are over, and some keys have not been read to their ends.
@@ -104,6 +110,7 @@ mod tests {
         check(&[MAIN, INTERRUPTED, HEAL, DRAIN, DRAINED], Some(true), Some(main));
         check(&[MAIN, HEAL, DRAIN, INTERRUPTED, DRAINED], Some(true), Some(end));
         check(&[MAIN, HEAL, UNRECOVERED, DRAIN, INTERRUPTED, UNDRAINED], Some(false), Some(end));
+        check(&[MAIN, HEAL, DRAIN, UNENDED, GROUP, GROUP, DRAINED], Some(true), None);
         check(&[MAIN, "intermission", HEAL, DRAIN, DRAINED], Some(true), None);
     }
 

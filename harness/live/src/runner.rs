@@ -15,11 +15,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How often the observer is called though nothing happens, so that a progress line moves and ^C is heeded.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether late clients have ended. Units: nanoseconds.
+const LOOK_AGAIN_NS: u64 = 10_000_000;
 
 /// Makes the client that runs as a process. It is called on that process' own thread.
 pub type MakeClient = Arc<dyn Fn(Process) -> Box<dyn Client> + Send + Sync>;
@@ -105,6 +109,8 @@ pub struct Runner<'a> {
     interpreter: Interpreter,
     history: History,
     workers: BTreeMap<Thread, Worker>,
+    /// The threads of processes that do nothing more, until they have thrown their clients away.
+    ending: Vec<JoinHandle<()>>,
     outstanding: BTreeMap<Thread, Outstanding>,
     answers: (Sender<Answer>, Receiver<Answer>),
 }
@@ -112,6 +118,7 @@ pub struct Runner<'a> {
 struct Worker {
     process: Process,
     ops: Sender<Op>,
+    thread: JoinHandle<()>,
 }
 
 struct Outstanding {
@@ -147,6 +154,7 @@ impl<'a> Runner<'a> {
             interpreter: Interpreter::new(limits.concurrency),
             history: History::new(),
             workers: BTreeMap::new(),
+            ending: Vec::new(),
             outstanding: BTreeMap::new(),
             answers: channel(),
         }
@@ -213,11 +221,41 @@ impl<'a> Runner<'a> {
             .insert(thread, Outstanding { index: op.index, process: op.process, f: op.f.clone(), deadline });
         if self.workers.get(&thread).is_none_or(|worker| worker.process != op.process) {
             let worker = self.start_worker(thread, op.process)?;
-            // The process before it has no ops to come: its thread drops its client and ends.
-            self.workers.insert(thread, worker);
+            if let Some(before) = self.workers.insert(thread, worker) {
+                self.end(before);
+            }
         }
         self.workers[&thread].ops.send(op).expect("a worker lives as long as its sender");
         Ok(())
+    }
+
+    /// There are no ops to come for it: its thread ends the one that it is at, drops its client and ends.
+    fn end(&mut self, worker: Worker) {
+        self.ending.retain(|thread| !thread.is_finished());
+        self.ending.push(worker.thread);
+    }
+
+    /// Waits until the clients of all processes that do nothing more are thrown away, those too whose op was given up on. Gives
+    /// how many are not.
+    pub fn await_late_clients(&mut self, limit: Duration) -> Result<usize, RunError> {
+        let over = self
+            .workers
+            .iter()
+            .filter(|(thread, worker)| worker.process != self.interpreter.process(**thread));
+        for thread in over.map(|(thread, _)| *thread).collect::<Vec<_>>() {
+            let worker = self.workers.remove(&thread).expect("just found");
+            self.end(worker);
+        }
+        let deadline = Instant::now() + limit;
+        loop {
+            self.ending.retain(|thread| !thread.is_finished());
+            let is_over = self.ending.is_empty() || Instant::now() >= deadline;
+            if is_over || self.stop.load(Ordering::Relaxed) {
+                return Ok(self.ending.len());
+            }
+            // A late answer is nobody's, and does not say that the client is gone.
+            self.wait(Some(self.now_ns() + LOOK_AGAIN_NS))?;
+        }
     }
 
     fn start_worker(&self, thread: Thread, process: Process) -> Result<Worker, RunError> {
@@ -234,8 +272,8 @@ impl<'a> Runner<'a> {
                 builder.spawn(move || serve_nemesis(thread, &*strike, &inbox, &answers))
             }
         };
-        spawned.map_err(|e| RunError::Thread { process, message: e.to_string() })?;
-        Ok(Worker { process, ops })
+        let thread = spawned.map_err(|e| RunError::Thread { process, message: e.to_string() })?;
+        Ok(Worker { process, ops, thread })
     }
 
     fn take(&mut self, answer: Answer) -> Result<(), RunError> {
@@ -336,6 +374,7 @@ mod tests {
     use riprap_core::client::LocalFuture;
     use riprap_core::generator::{Draft, clients, limit, nemesis, once, repeat};
     use riprap_core::op::{Extra, Kind, OpValue};
+    use std::sync::Mutex;
 
     struct Scripted;
 
@@ -395,6 +434,68 @@ mod tests {
     fn a_client_that_hangs_is_given_up_on() -> Result<(), RunError> {
         let expected = "0:invoke:hang 0:info:hang 1:invoke:hang 1:info:hang";
         check_within(Duration::from_millis(20), clients(ops("hang", 2)), expected)
+    }
+
+    /// Says once it is asked, and when it is thrown away.
+    struct Held {
+        until: Arc<Mutex<()>>,
+        thrown_away: Arc<AtomicBool>,
+    }
+
+    impl Client for Held {
+        fn invoke<'a>(&'a mut self, _: &'a Op) -> LocalFuture<'a, Completion> {
+            drop(self.until.lock().expect("no holder panics"));
+            let done = Completion { kind: Kind::Ok, value: OpValue::None, extra: Extra::default() };
+            Box::pin(std::future::ready(done))
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.thrown_away.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn late_clients_are_waited_for() {
+        let (until, thrown_away) = (Arc::new(Mutex::new(())), Arc::new(AtomicBool::new(false)));
+        let make: MakeClient = {
+            let (until, thrown_away) = (Arc::clone(&until), Arc::clone(&thrown_away));
+            Arc::new(move |_| {
+                Box::new(Held { until: Arc::clone(&until), thrown_away: Arc::clone(&thrown_away) })
+            })
+        };
+        let (soon, minute) = (Duration::from_millis(20), Duration::from_secs(60));
+        let limits = Limits { concurrency: 1, op_timeout: soon, nemesis_timeout: minute };
+        let (stop, strike): (_, Strike) = (AtomicBool::new(false), Arc::new(|_| Err("unused".to_owned())));
+        let mut runner = Runner::new(limits, make, strike, &stop, |_| Ok(()));
+        let held = until.lock().expect("no holder panics");
+        assert_eq!(runner.run(clients(ops("send", 1))), Ok(()));
+        assert_eq!(runner.await_late_clients(soon), Ok(1));
+        assert!(!thrown_away.load(Ordering::Relaxed));
+        drop(held);
+        assert_eq!(runner.await_late_clients(minute), Ok(0));
+        assert!(thrown_away.load(Ordering::Relaxed));
+        // Its answer was nobody's.
+        let kinds: Vec<Kind> = runner.history().ops().map(|op| op.kind()).collect();
+        assert_eq!(kinds, [Kind::Invoke, Kind::Info]);
+    }
+
+    #[test]
+    fn clients_that_may_go_on_are_left_alone() {
+        let thrown_away = Arc::new(AtomicBool::new(false));
+        let make: MakeClient = {
+            let thrown_away = Arc::clone(&thrown_away);
+            Arc::new(move |_| Box::new(Held { until: Arc::default(), thrown_away: Arc::clone(&thrown_away) }))
+        };
+        let minute = Duration::from_secs(60);
+        let limits = Limits { concurrency: 1, op_timeout: minute, nemesis_timeout: minute };
+        let (stop, strike): (_, Strike) = (AtomicBool::new(false), Arc::new(|_| Err("unused".to_owned())));
+        let mut runner = Runner::new(limits, make, strike, &stop, |_| Ok(()));
+        assert_eq!(runner.run(clients(ops("send", 1))), Ok(()));
+        assert_eq!(runner.await_late_clients(minute), Ok(0));
+        assert!(!thrown_away.load(Ordering::Relaxed));
+        assert_eq!(runner.run(clients(ops("send", 1))), Ok(()));
     }
 
     #[test]

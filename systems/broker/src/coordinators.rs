@@ -6,6 +6,7 @@ pub(crate) mod led;
 
 use crate::connection::ReplyTo;
 use crate::controller::{ControlRequest, ControlResponse};
+use crate::defect::DefectKind;
 use crate::group::{AppendToken, Coordinator, GroupConfig, Output, Record, Response, Topics};
 use crate::ids::PartitionKey;
 use crate::node::{Call, Cx, Running};
@@ -219,7 +220,18 @@ impl Running {
             }
             for output in outputs {
                 match output {
-                    Output::Reply { to, response } => self.answer_group(to, response, cx),
+                    Output::Reply { to, response } => {
+                        // DEFECT unanswered-join: who is gone when its join is answered goes on waiting for the answer, and
+                        // who waits is not given up.
+                        if self.config.has(DefectKind::UnansweredJoin)
+                            && let Response::JoinGroup(body) = &response
+                            && !self.coordinators.pending.contains_key(&to.0)
+                            && let Some(led) = self.coordinators.led.get_mut(&key)
+                        {
+                            led.coordinator.goes_on_waiting(&body.member_id, to);
+                        }
+                        self.answer_group(to, response, cx);
+                    }
                     Output::Append { token, records, producer } => {
                         let result = self.append_for_group(key, &records, producer, cx);
                         let Some(led) = self.coordinators.led.get_mut(&key) else { return };

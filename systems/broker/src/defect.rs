@@ -29,6 +29,7 @@ pub enum DefectKind {
     StaleEndCache,
     StaleGenerationOwner,
     StrictMarkerEpoch,
+    UnansweredJoin,
     UnstableOffsetFetch,
     ZeroOffset,
     ZombieCommit,
@@ -235,6 +236,16 @@ pub static ALL: &[Defect] = &[
             and its producer cannot begin another",
         trigger: "--sim --txn --nemesis kill --rate 100 --time-limit 30s --drain-limit 60s",
         anomalies: &["stuck-producer"],
+    },
+    Defect {
+        kind: DefectKind::UnansweredJoin,
+        name: "unanswered-join",
+        source: "KAFKA-14422 (mended in 2022): a member whose join could not be answered was never given up; Redpanda #3300",
+        mechanism: "a member that is gone when its join is answered counts for ever as one that waits for that: the group \
+            waits for its assignment if it leads, or gives it keys",
+        trigger: "--sim --sub-via subscribe --nemesis none --keys 8 --max-writes-per-key 32 --time-limit 20s \
+            --drain-limit 180s",
+        anomalies: &["stuck-consumer"],
     },
     Defect {
         kind: DefectKind::UnstableOffsetFetch,

@@ -2,12 +2,19 @@
 
 use super::*;
 use riprap_core::client::Completion;
+use riprap_core::generator::time_limit;
 use riprap_core::interpreter::{Interpreter, Next};
 use riprap_core::op::{Extra, Offset, Process};
 use serde_json::json;
 
 const LIMIT_MS: u64 = 120_000;
-const DONE: Left = Left { unread: BTreeSet::new(), unwritten: BTreeSet::new(), untold: BTreeSet::new() };
+const PATIENCE_MS: u64 = 40_000;
+const DONE: Left = Left {
+    unread: BTreeSet::new(),
+    unwritten: BTreeSet::new(),
+    untold: BTreeSet::new(),
+    ungrouped: BTreeSet::new(),
+};
 
 fn keys(keys: &[i64]) -> BTreeSet<Key> {
     keys.iter().copied().map(Key).collect()
@@ -66,9 +73,31 @@ fn run(
     limit_ms: u64,
     how: impl Fn(&str) -> Option<(Kind, u64)>,
 ) -> (Vec<(u64, String)>, Left) {
-    let (generator, drain) = drain(&history.into_iter().collect(), 4, threads, limit_ms, 0);
+    run_with(history, threads, limit_ms, |what, op, _| {
+        let default = if matches!(op.f, F::Crash | F::Other(_)) { Kind::Info } else { Kind::Ok };
+        let (kind, time_ms) = how(what).unwrap_or((default, 0));
+        (kind, time_ms, if kind == Kind::Ok { answer(op) } else { OpValue::None })
+    })
+}
+
+/// The same, but `how` says of every op how it ends, after how many milliseconds and with which value. It is given the
+/// word, the op, and when it begins.
+fn run_with(
+    history: Vec<Op>,
+    threads: u32,
+    limit_ms: u64,
+    mut how: impl FnMut(&str, &Op, u64) -> (Kind, u64, OpValue),
+) -> (Vec<(u64, String)>, Left) {
+    let ending = Ending {
+        partitions_per_topic: 4,
+        concurrency: threads,
+        limit_ms,
+        spare_values: 0,
+        patience: Patience { ms: PATIENCE_MS },
+    };
+    let (generator, drain) = drain(&history.into_iter().collect(), ending);
     let mut interpreter = Interpreter::new(threads);
-    interpreter.run(0, generator);
+    interpreter.run(0, time_limit(limit_ms * 1_000_000, generator));
     let (mut now_ns, mut words) = (0, Vec::new());
     let mut under_way: BTreeMap<(u64, Thread), Completion> = BTreeMap::new();
     loop {
@@ -84,10 +113,8 @@ fn run(
             }
             Next::Invoke { thread, op } => {
                 let word = word(&op);
-                let default = if op.f == F::Crash { Kind::Info } else { Kind::Ok };
                 let (_, what) = word.split_once(':').expect("a process comes first");
-                let (kind, time_ms) = how(what).unwrap_or((default, 0));
-                let value = if kind == Kind::Ok { answer(&op) } else { OpValue::None };
+                let (kind, time_ms, value) = how(what, &op, now_ns / 1_000_000);
                 let completion = Completion { kind, value, extra: Extra::default() };
                 under_way.insert((now_ns + time_ms * 1_000_000, thread), completion);
                 words.push((now_ns / 1_000_000, word));
@@ -236,4 +263,122 @@ fn a_reader_that_lost_its_client_begins_again() {
         &["0:crash", "1:send 3=5", "1:assign[3]", "1:poll", "2:assign[3]", "2:poll", "2:debug"],
         &DONE,
     );
+}
+
+/// Ends a run in which keys 4 and 5 are those of a group, on three threads. `group` says how an op of a member ends, when it
+/// begins then, and which value of key 5 a poll brings; all else is ok at once. Gives what is done from the first subscribe on.
+fn run_group(group: impl Fn(&str, u64) -> (Kind, u64, Option<i64>)) -> (Vec<(u64, String)>, Left) {
+    let subscribes = std::cell::Cell::new(false);
+    let (words, left) =
+        run_with(vec![subscribed(&[5]), sent(4, 0), sent(5, 2)], 3, LIMIT_MS, |what, op, now_ms| {
+            subscribes.set(subscribes.get() || op.f == F::Subscribe);
+            if matches!(op.f, F::Crash | F::Other(_)) {
+                return (Kind::Info, 0, OpValue::None);
+            }
+            if !subscribes.get() {
+                return (Kind::Ok, 0, answer(op));
+            }
+            let (kind, time_ms, value) = group(what, now_ms);
+            let reads = value.map(|value| (Key(5), vec![(Offset(0), Value(value))]));
+            let other = (Key(4), vec![(Offset(0), Value(1))]);
+            let value = match op.f {
+                F::Poll => OpValue::Mops(vec![Mop::Poll(Some(reads.into_iter().chain([other]).collect()))]),
+                _ => op.value.clone(),
+            };
+            (kind, time_ms, if kind == Kind::Info { OpValue::None } else { value })
+        });
+    let first = words.iter().position(|(_, word)| word.contains("subscribe")).expect("they are a group");
+    (words[first..].to_vec(), left)
+}
+
+#[test]
+fn a_group_goes_on_with_what_was_written() {
+    // Whoever reads it, and however that ends.
+    for kind in [Kind::Ok, Kind::Fail] {
+        let (words, left) = run_group(|what, _| (kind_of(what, kind), 100, Some(3)));
+        let words: Vec<&str> = words.iter().map(|(_, word)| word.as_str()).collect();
+        assert_eq!(
+            (words.as_slice(), left),
+            (["7:subscribe[4, 5]", "6:subscribe[4, 5]", "6:poll", "7:poll"].as_slice(), DONE)
+        );
+    }
+}
+
+/// An op of a member is ok, a poll is of this kind.
+fn kind_of(what: &str, poll: Kind) -> Kind {
+    if what == "poll" { poll } else { Kind::Ok }
+}
+
+#[test]
+fn a_group_that_does_not_go_on_is_given_time_and_then_up() {
+    let (words, left) = run_group(|_, _| (Kind::Ok, 100, None));
+    assert_eq!(left, Left { ungrouped: keys(&[5]), ..DONE });
+    let marks: Vec<&(u64, String)> = words.iter().filter(|(_, word)| word.starts_with("nemesis")).collect();
+    assert_eq!(marks, [&(PATIENCE_MS, "nemesis:phase\"group\"".to_owned())]);
+    let (last_ms, last) = words.last().expect("many");
+    let limit_ms = PATIENCE_MS + DEFAULT_PROGRESS_LIMIT_NS / 1_000_000;
+    assert!(
+        (limit_ms + 1000..limit_ms + 2000).contains(last_ms) && last.ends_with("poll"),
+        "{last_ms} {last}"
+    );
+    // Something of another key comes with every poll, or else they would rest.
+    let polls = words.iter().filter(|(_, word)| word.ends_with("poll")).count() as u64;
+    assert!((2 * last_ms / 100).abs_diff(polls) < 10, "{polls} polls in {last_ms} ms");
+}
+
+#[test]
+fn what_a_member_may_have_read_is_written_again() {
+    let lost = |what: &str, now_ms| match what {
+        "poll" if now_ms == 30_100 => (Kind::Info, 100, None),
+        "poll" if now_ms > 71_000 => (Kind::Ok, 100, Some(5)),
+        _ => (Kind::Ok, 100, None),
+    };
+    let (words, left) = run_group(lost);
+    assert_eq!(left, DONE);
+    let others: Vec<&str> =
+        words[4..].iter().map(|(_, word)| word.as_str()).filter(|word| !word.ends_with("poll")).collect();
+    let expect =
+        ["9:send 5=4", "10:send 5=5", "9:subscribe[4, 5]", "10:subscribe[4, 5]", "nemesis:phase\"group\""];
+    assert_eq!(others, expect);
+    let marked_ms = words.iter().find(|(_, word)| word.starts_with("nemesis")).map(|(at_ms, _)| *at_ms);
+    assert_eq!(marked_ms, Some(30_200 + PATIENCE_MS));
+}
+
+#[test]
+fn a_run_is_not_marked_while_former_clients_are_at_work() {
+    let mark = Op {
+        process: Process::Nemesis,
+        kind: Kind::Invoke,
+        ..ok(F::Other(phase::PHASE.into()), OpValue::Json(phase::UNENDED.into()))
+    };
+    let (words, left) = run(vec![subscribed(&[5]), sent(5, 2), mark], 2, 60_000, |what| {
+        (what == "poll").then_some((Kind::Ok, 100))
+    });
+    assert_eq!(left, Left { ungrouped: keys(&[5]), ..DONE });
+    assert!(words.iter().all(|(_, word)| !word.starts_with("nemesis")));
+}
+
+#[test]
+fn the_topics_that_were_wanted_last_are_gone_on_with() {
+    let many = 4 * (members::MAX_TOPICS as i64 + 1);
+    let history = (0..many).map(|key| sent(key, 0));
+    let history = history.chain((0..many).rev().map(|key| subscribed(&[key]))).collect();
+    let (_, left) = run(history, 1, 1000, |what| (what == "poll").then_some((Kind::Ok, 100)));
+    assert_eq!(left.ungrouped, (0..many - 4).map(Key).collect());
+}
+
+#[test]
+fn patience_is_longer_than_whatever_a_group_may_wait_for() {
+    let check = |settings: &[(&str, &str)], expect_ms: u64| {
+        let settings =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let config = riprap_core::plan::TestConfig { settings, ..crate::tests::config() };
+        assert_eq!(Patience::of(&config).ms, expect_ms, "{config:?}");
+    };
+    check(&[], 30_000 + 3 * 6000 + 5000);
+    check(&[("client.session.timeout.ms", "3000")], 30_000 + 3 * 6000 + 5000);
+    check(&[("client.session.timeout.ms", "10000")], 30_000 + 3 * 10_000 + 5000);
+    check(&[("group.consumer.session.timeout.ms", "45000")], 30_000 + 3 * 45_000 + 5000);
+    check(&[("client.max.poll.interval.ms", "300000")], 300_000 + 3 * 6000 + 5000);
+    check(&[("client.transaction.timeout.ms", "60000")], 30_000 + 3 * 6000 + 60_000);
 }

@@ -10,7 +10,7 @@ use riprap_core::History;
 use riprap_core::client::{Client, ClientConfig, Completion, Isolation, Log, SubscribeVia};
 use riprap_core::generator::{BoxedGenerator, Thread, limit};
 use riprap_core::interpreter::{Interpreter, Next};
-use riprap_core::op::{Op, Process};
+use riprap_core::op::{Extra, Kind, Op, OpValue, Process};
 use riprap_core::plan::TestConfig;
 use riprap_workloads::{Shared, Workload, find};
 use std::collections::BTreeMap;
@@ -90,6 +90,10 @@ impl Run {
     }
 
     fn invoke(&mut self, op: &Op) -> Completion {
+        if op.process == Process::Nemesis {
+            // A mark.
+            return Completion { kind: Kind::Info, value: OpValue::None, extra: Extra::default() };
+        }
         let (workload, config, shared) = (self.workload, &self.config, &self.shared);
         let client =
             self.clients.entry(op.process).or_insert_with(|| workload.client(config, shared, op.process));

@@ -23,6 +23,11 @@ use std::time::{Duration, Instant};
 /// How long an act of the nemesis may take: it starts processes and waits for probes, on a machine that may be loaded.
 const NEMESIS_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long clients whose op was given up on get to end it once the cluster is whole. None of their calls can be cut
+/// short: a client library that is closed by another thread than its caller's may only crash. Each has a limit of its own,
+/// of some seconds, but for those that wait for a group's coordinator.
+const LATE_LIMIT: Duration = Duration::from_secs(20);
+
 /// See the module.
 pub(super) struct LiveStage<'a> {
     cluster: Arc<LiveCluster>,
@@ -71,6 +76,10 @@ impl Stage for LiveStage<'_> {
 
     fn run_to_end(&mut self, generator: BoxedGenerator) -> Result<(), Failure> {
         self.runner.run_to_end(generator).map_err(Failure::harness)
+    }
+
+    fn end_late_clients(&mut self) -> Result<usize, Failure> {
+        self.runner.await_late_clients(LATE_LIMIT).map_err(Failure::harness)
     }
 
     fn history(&self) -> &History {

@@ -35,9 +35,8 @@ pub(super) trait Stage {
     /// Runs a generator to its end, whatever the user wants.
     fn run_to_end(&mut self, generator: BoxedGenerator) -> Result<(), Failure>;
 
-    /// Ends the clients that still work at an op which was given up on, if that can be done: real ones end by themselves, for
-    /// their library gives up sooner than their op.
-    fn end_late_clients(&mut self) {}
+    /// Ends the clients that still work at an op which was given up on; real ones are waited for. Gives how many still do.
+    fn end_late_clients(&mut self) -> Result<usize, Failure>;
 
     /// What has happened so far.
     fn history(&self) -> &History;
@@ -84,7 +83,10 @@ pub(super) fn phases(
 
     let drain_limit = Duration::from_millis(config.drain_limit_ms);
     begin(stage, progress, phase::DRAIN, drain_limit)?;
-    stage.end_late_clients();
+    let unended = stage.end_late_clients()?;
+    if unended > 0 {
+        mark(stage, phase::UNENDED)?;
+    }
     let (generator, drain) = test.workload.final_generator(config, stage.history());
     let drain_began = stage.now();
     stage.run(time_limit(config.drain_limit_ms * 1_000_000, generator))?;
@@ -124,6 +126,8 @@ pub(super) fn phases(
         "unread": numbers(&left.unread),
         "unwritten": numbers(&left.unwritten),
         "untold": numbers(&left.untold),
+        "ungrouped": numbers(&left.ungrouped),
+        "unended_clients": unended,
         "dropped_packets": stage.dropped_packets(),
     });
     let verdict = verdict
@@ -164,6 +168,7 @@ fn undone(left: &Left, drain_time: Duration) -> Vec<String> {
         say(&left.untold, "have commits that the group did not tell", tried),
         say(&left.unwritten, "took no write", tried),
         say(&left.unread, "were not read to their ends", drain_time),
+        say(&left.ungrouped, "were not gone on with by the group", drain_time),
     ];
     undone.into_iter().flatten().collect()
 }

@@ -150,8 +150,9 @@ impl Stage for SimStage<'_> {
         self.runner.run_to_end(generator).map_err(Failure::harness)
     }
 
-    fn end_late_clients(&mut self) {
+    fn end_late_clients(&mut self) -> Result<usize, Failure> {
         self.runner.end_late_clients();
+        Ok(0)
     }
 
     fn history(&self) -> &History {

@@ -308,6 +308,16 @@ impl Coordinator {
         LeaveGroupResponse { throttle_time_ms: 0, error_code, members }
     }
 
+    /// A member counts as one whose join is not answered; for a defect alone.
+    pub(crate) fn goes_on_waiting(&mut self, member_id: &str, to: ReplyTo) {
+        for group in self.groups.values_mut() {
+            if let Some(member) = group.members.get_mut(member_id) {
+                member.joining = Some(to);
+                group.unsynced.remove(member_id);
+            }
+        }
+    }
+
     /// One group as an operator sees it.
     pub fn describe(&self, group_id: &str, api_version: i16) -> DescribeGroupsResponseGroup {
         /// First version that tells a group that does not exist by an error. Source: KIP-1043.

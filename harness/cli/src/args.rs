@@ -159,7 +159,7 @@ pub(crate) struct TestArgs {
     /// How long the cluster may take to serve again when all faults are healed
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time(Duration::ZERO))]
     pub(crate) recovery_limit: Duration,
-    /// How long the final reads may take
+    /// How long the final reads may take, and a group to go on
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = time(Duration::ZERO))]
     pub(crate) drain_limit: Duration,
     /// Run in simulation

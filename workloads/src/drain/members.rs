@@ -4,7 +4,8 @@
 //! them has read the value that was written to each key of these topics just before. Members that are gone without a word
 //! the group misses only once their sessions are over, and one that does not poll holds up a rebalance for as long as it
 //! may: until then nothing follows from it that nobody gets a key. After that ([`Patience`]) the run says so by a mark
-//! (`phase group`), and the checker takes it from there; when that has seen enough, they give up.
+//! (`phase group`), and the checker takes it from there; when that has seen enough, they give up. A group that lags goes on,
+//! too: from the mark on any record of a key will do.
 //!
 //! If nobody knows what became of an op of a member, it may have read and committed the last value of a key: what nobody
 //! has got by then is written once more, and the wait begins anew.
@@ -143,7 +144,7 @@ impl Members {
                 Step::Poll
             }
         };
-        state.group_read(op);
+        state.group_read(op, self.marked_ns.is_some());
     }
 }
 
@@ -212,14 +213,14 @@ impl super::State {
         self.acked.keys().filter(|key| self.of_group.contains(key)).copied().collect()
     }
 
-    /// Somebody in the group has read this.
-    fn group_read(&mut self, op: &Op) {
+    /// Somebody in the group has read this. Of a key it is the last value that counts, or anything, if that will do.
+    fn group_read(&mut self, op: &Op, anything: bool) {
         let OpValue::Mops(mops) = &op.value else { return };
         for mop in mops {
             let Mop::Poll(Some(reads)) = mop else { continue };
             for (key, records) in reads {
                 let Some(last) = self.acked.get(key) else { continue };
-                if records.iter().any(|(_, value)| value == last) {
+                if records.iter().any(|(_, value)| anything || value == last) {
                     self.left.ungrouped.remove(key);
                 }
             }

@@ -327,6 +327,15 @@ fn a_group_that_does_not_go_on_is_given_time_and_then_up() {
 }
 
 #[test]
+fn a_group_that_lags_goes_on() {
+    let (words, left) = run_group(|_, _| (Kind::Ok, 100, Some(0)));
+    assert_eq!(left, DONE);
+    let last: Vec<&(u64, String)> = words.iter().rev().take(3).collect();
+    let mark = (PATIENCE_MS, "nemesis:phase\"group\"".to_owned());
+    assert!(last.contains(&&mark), "{last:?}");
+}
+
+#[test]
 fn what_a_member_may_have_read_is_written_again() {
     let lost = |what: &str, now_ms| match what {
         "poll" if now_ms == 30_100 => (Kind::Info, 100, None),

@@ -166,7 +166,7 @@ pub(super) fn stuck<'h>(index: &Index<'h>, options: &Options, whole: OpRef<'h>) 
             Some((lasted_ns, since, last, member.subscribed))
         };
         let wants = |member: &&&Member<'h>| member.subscribed.keys().contains(&key);
-        let all = members.iter().filter(wants).filter_map(|member| waited(member));
+        let all = members.iter().filter(wants).filter_map(waited);
         let (lasted_ns, since, last, subscribed) = all.max_by_key(|(lasted_ns, ..)| *lasted_ns)?;
         let given = group.given.get(&key).copied();
         let stuck = Stuck { key, mark, subscribed, last, since, value: *value, moved, given, lasted_ns };

@@ -412,12 +412,13 @@ mod tests {
         check(Left { unwritten: keys(3), ..Left::default() }, 7, &["3 keys took no write in 7.0 s: 0, 1, 2"]);
         // What is given up is given up in this time, however long the reads take.
         check(
-            Left { unwritten: keys(9), unread: keys(2), untold: keys(4) },
+            Left { unwritten: keys(9), unread: keys(2), untold: keys(4), ungrouped: keys(1) },
             120,
             &[
                 "4 keys have commits that the group did not tell in 30.0 s: 0, 1, 2, 3",
                 "9 keys took no write in 30.0 s: 0, 1, 2, 3, 4, 5, 6, 7, ...",
                 "2 keys were not read to their ends in 120.0 s: 0, 1",
+                "1 keys were not gone on with by the group in 120.0 s: 0",
             ],
         );
     }

@@ -22,6 +22,7 @@ pub enum DefectKind {
     MinIsrUnclean,
     OffsetsExpireInRebalance,
     OooInsteadOfDedup,
+    PendingOffsetsDropped,
     PidOverlap,
     ReadAboveHw,
     ReadAboveLso,
@@ -174,6 +175,18 @@ pub static ALL: &[Defect] = &[
             raises its epoch and sends it once more",
         trigger: "--sim --nemesis kill,reset --fault-time 2s --quiet-time 1s --time-limit 30s --rate 150",
         anomalies: &["duplicate"],
+    },
+    Defect {
+        kind: DefectKind::PendingOffsetsDropped,
+        name: "pending-offsets-dropped",
+        source: "KAFKA-19163; Kafka 4.0.0",
+        mechanism: "a group whose last member is gone is deleted although an open transaction has offsets for it: its commit \
+            commits them to nothing",
+        trigger: "--sim --txn --sub-via subscribe --keys 2 --rate 8 --concurrency 4 \
+            --set client.session.timeout.ms=1000 --set client.heartbeat.interval.ms=300 \
+            --set offsets.retention.check.interval.ms=100 --nemesis hold:all-clients --fault-time 6s \
+            --quiet-time 1s --op-timeout 20s --time-limit 4s",
+        anomalies: &["committed-offset-regression", "redelivery"],
     },
     Defect {
         kind: DefectKind::PidOverlap,

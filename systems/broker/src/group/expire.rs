@@ -77,8 +77,13 @@ impl Group {
             })
             .map(|(partition, _)| partition.clone())
             .collect();
-        let loses_all = expired.len() == self.offsets.count() && !self.offsets.has_transactional();
-        let is_idle = empty_since_ms.is_some_and(|since_ms| !expired.is_empty() || is_old(since_ms));
+        let mut loses_all = expired.len() == self.offsets.count() && !self.offsets.has_transactional();
+        let mut is_idle = empty_since_ms.is_some_and(|since_ms| !expired.is_empty() || is_old(since_ms));
+        // DEFECT pending-offsets-dropped: offsets of open transactions are none; without others a group without members goes.
+        if turn.config.defect == Some(DefectKind::PendingOffsetsDropped) {
+            loses_all = expired.len() == self.offsets.count();
+            is_idle = empty_since_ms.is_some();
+        }
         if loses_all && is_idle && self.promised.is_empty() {
             self.delete(None, turn);
         } else if !expired.is_empty() {

@@ -97,8 +97,8 @@ impl Case {
         };
         let of_places = places.iter().map(|place| ops[*place].thread);
         let senders = ops.iter().filter(|op| is_near(op.time_ns, op.time_ns)).filter(|op| match whose {
-            Whose::Provers | Whose::Senders(None) => false,
-            Whose::Senders(Some(key)) => keys_sent(&op.draft.value).any(|sent| sent == key),
+            Whose::Provers => false,
+            Whose::Senders(key) => keys_sent(&op.draft.value).any(|sent| sent == key),
             Whose::All => true,
         });
         let threads: BTreeSet<u32> = of_places.chain(senders.map(|op| op.thread)).collect();
@@ -208,7 +208,7 @@ pub(super) enum Whose {
     /// Nobody's.
     Provers,
     /// Of clients that send to a key.
-    Senders(Option<Key>),
+    Senders(Key),
     /// All clients'.
     All,
 }
@@ -270,6 +270,30 @@ pub(super) fn only_keys(op: &PlannedOp, keys: &[Key]) -> Option<PlannedOp> {
 }
 
 #[cfg(test)]
+impl Case {
+    /// Sends, each of its number: when, by which client, and to which key.
+    pub(super) fn of_sends(sends: impl IntoIterator<Item = (u64, u32, i64)>) -> Case {
+        use crate::args::{Cli, Command};
+        use clap::Parser as _;
+        use riprap_core::generator::Draft;
+        use riprap_core::op::Value;
+        let words = ["riprap", "test", "--sim", "--seed=1", "--nemesis=none", "--time-limit=1h"];
+        let Command::Test(args) = Cli::try_parse_from(words).expect("it is right").command else {
+            unreachable!("it asked for a test")
+        };
+        let config = Test::resolve(&args).expect("it is right").config;
+        let op = |((time_ns, thread, key), n)| {
+            let mop = Mop::Send { key: Key(key), value: Value(n), offset: None };
+            PlannedOp { time_ns, thread, draft: Draft::new(F::Send, OpValue::Mops(vec![mop])) }
+        };
+        Case {
+            config,
+            plan: Plan { faults: Vec::new(), ops: Some(sends.into_iter().zip(0..).map(op).collect()) },
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
@@ -304,5 +328,49 @@ mod tests {
         check(json!({"shape": "one", "nodes": ["n3"]}), json!({"shape": "one", "nodes": ["n1"]}));
         check(json!({"cut": ["n1->n2", "n2->n3"], "n": 1}), json!({"cut": ["n2->n3", "n3->n1"], "n": 1}));
         check(json!({"offsets": {"n1": -5, "nx": 1}}), json!({"offsets": {"n2": -5, "nx": 1}}));
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// When its clients and faults do something. Units: milliseconds.
+    fn times_ms(case: &Case) -> (Vec<u64>, Vec<u64>) {
+        let ms = |time_ns: u64| time_ns / MS;
+        let ops = case.ops().iter().map(|op| ms(op.time_ns)).collect();
+        (ops, case.plan.faults.iter().map(|event| ms(event.time_ns)).collect())
+    }
+
+    /// Of three clients, and a fault at work from 2.5 s to 3.5 s.
+    fn three_clients() -> Case {
+        let sends = [(1000, 0, 5), (2450, 1, 6), (2900, 1, 5), (3000, 0, 5), (3050, 2, 6), (9000, 0, 5)];
+        let mut case = Case::of_sends(sends.map(|(time_ms, thread, key)| (time_ms * MS, thread, key)));
+        case.plan.faults = vec![event(2500 * MS, "kill", "kill"), event(3500 * MS, "kill", "restart")];
+        case
+    }
+
+    #[test]
+    fn what_went_on_around_an_op_is_kept() {
+        let check = |near_ms: u64, whose: Whose, ops: &[u64], faults: &[u64]| {
+            let case = three_clients().around(&BTreeSet::from([3]), near_ms * MS, whose);
+            assert_eq!(times_ms(&case), (ops.to_vec(), faults.to_vec()), "{near_ms}");
+        };
+        // Since the fault struck, and a little before it; it ends with the run, a second after the last op.
+        check(100, Whose::Provers, &[600], &[100, 1100]);
+        check(100, Whose::Senders(Key(5)), &[50, 500, 600], &[100, 1100]);
+        check(100, Whose::All, &[50, 500, 600, 650], &[100, 1100]);
+        check(2500, Whose::Provers, &[500, 2500], &[2000, 3000]);
+        check(60_000, Whose::Provers, &[1000, 3000, 9000], &[2500, 3500]);
+    }
+
+    #[test]
+    fn gaps_are_closed_one_by_one() {
+        let case = three_clients();
+        assert_eq!(case.gaps(450 * MS).iter().map(|at_ns| at_ns / MS).collect::<Vec<_>>(), [0, 1000, 3500]);
+        let check = |kept_ms: &[u64], ops: &[u64], faults: &[u64]| {
+            let kept: Vec<u64> = kept_ms.iter().map(|at_ms| at_ms * MS).collect();
+            assert_eq!(times_ms(&case.with_gaps(450 * MS, &kept)), (ops.to_vec(), faults.to_vec()));
+        };
+        check(&[0, 1000, 3500], &[1000, 2450, 2900, 3000, 3050, 9000], &[2500, 3500]);
+        check(&[], &[450, 900, 1350, 1450, 1500, 2400], &[950, 1950]);
+        check(&[1000], &[450, 1900, 2350, 2450, 2500, 3400], &[1950, 2950]);
     }
 }

@@ -197,7 +197,8 @@ impl<'a> Shrinker<'a> {
         let whole = self.best.clone();
         for Proof { places, key } in self.proofs() {
             for near_ns in NEAR_PROOF_NS {
-                for whose in [Whose::Provers, Whose::Senders(key), Whose::All] {
+                let senders = key.map(Whose::Senders);
+                for whose in [Some(Whose::Provers), senders, Some(Whose::All)].into_iter().flatten() {
                     let case = whole.around(&places, near_ns, whose);
                     if case.ops().len() < whole.ops().len() && !self.is_over() && self.try_case(case) {
                         return true;
@@ -405,33 +406,19 @@ fn steps(outcome: &Outcome) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
-    use crate::test::Test;
     use crate::test::crash::{self, NodeCrash};
-    use clap::Parser as _;
+    use riprap_core::History;
     use riprap_core::cluster::NodeId;
-    use riprap_core::generator::{Draft, PlannedOp};
-    use riprap_core::op::{Extra, F, Kind, Mop, Op, Value};
+    use riprap_core::generator::PlannedOp;
+    use riprap_core::op::{Extra, F, Kind, Mop, Op};
     use riprap_core::phase::{self, PHASE};
-    use riprap_core::plan::Plan;
-    use riprap_core::{History, Key};
     use riprap_sim::PanicPlace;
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
     /// A case of so many sends by one client, of which each sends its number.
     fn sends(count: u64) -> Case {
-        let words = ["riprap", "test", "--sim", "--seed=1", "--nemesis=none"];
-        let Command::Test(args) = Cli::try_parse_from(words).expect("it is right").command else {
-            unreachable!("it asked for a test")
-        };
-        let config = Test::resolve(&args).expect("it is right").config;
-        let op = |n: u64| {
-            let mop = Mop::Send { key: Key(0), value: Value(n as i64), offset: None };
-            let draft = Draft::new(F::Send, OpValue::Mops(vec![mop]));
-            PlannedOp { time_ns: n, thread: 0, draft }
-        };
-        Case { config, plan: Plan { faults: Vec::new(), ops: Some((0..count).map(op).collect()) } }
+        Case::of_sends((0..count).map(|n| (n, 0, 0)))
     }
 
     /// A history in which clients begin what is planned.

@@ -13,7 +13,7 @@
 
 mod members;
 
-pub(crate) use members::Patience;
+pub(crate) use members::{Patience, count};
 
 use crate::{Last, committed};
 use members::Members;
@@ -47,7 +47,7 @@ pub struct Left {
     pub unwritten: BTreeSet<Key>,
     /// The keys of which the group did not say what it has committed.
     pub untold: BTreeSet<Key>,
-    /// The keys that took a write which nobody in the group has read.
+    /// The keys of which nobody in the group has read the last value, though it is there: the final reads have met it.
     pub ungrouped: BTreeSet<Key>,
 }
 
@@ -76,6 +76,17 @@ impl State {
     }
 }
 
+impl State {
+    /// The final reads have met this: what the group is to go on with is there.
+    fn was_read(&mut self, op: &Op) {
+        for (key, value) in reads(op) {
+            if self.of_group.contains(&key) && self.acked.get(&key) == Some(&value) {
+                self.left.ungrouped.insert(key);
+            }
+        }
+    }
+}
+
 impl Drain {
     /// What is left to do.
     pub fn left(&self) -> Left {
@@ -98,6 +109,8 @@ pub(crate) struct Ending {
     pub(crate) limit_ms: u64,
     /// So many values of each key are left to others.
     pub(crate) spare_values: i64,
+    /// So many clients join the group, if there was one.
+    pub(crate) members: u32,
     /// How long a group may take to find out that its members are gone.
     pub(crate) patience: Patience,
 }
@@ -183,7 +196,7 @@ pub(crate) fn drain(history: &History, ending: Ending) -> (BoxedGenerator, Drain
     // Who is still at work may also still be in the group.
     let is_unended = phase::marks(history).any(|(_, name)| name == phase::UNENDED);
     let patience = if is_unended { Patience::ENDLESS } else { ending.patience };
-    let members = Members::new(concurrency, patience, drain.clone());
+    let members = Members::new(concurrency, ending.members, patience, drain.clone());
     (phases(vec![clients(Box::new(readers)), Box::new(members)]), drain)
 }
 
@@ -225,9 +238,6 @@ impl Task {
             Task::Write(key, value) => {
                 state.left.unwritten.remove(key);
                 state.acked.insert(*key, *value);
-                if state.of_group.contains(key) {
-                    state.left.ungrouped.insert(*key);
-                }
             }
         }
     }
@@ -296,6 +306,7 @@ impl Reader {
             (Stage::Progress, _) => Stage::Poll,
             (stage, _) => stage,
         };
+        state.was_read(op);
         if self.stage == Stage::Done {
             state.left.unread.retain(|key| !self.keys.contains(key));
         }
@@ -362,11 +373,20 @@ impl Generator for Readers {
 }
 
 fn brought_nothing(op: &Op) -> bool {
-    let OpValue::Mops(mops) = &op.value else { return true };
-    mops.iter().all(|mop| match mop {
-        Mop::Poll(Some(reads)) => reads.iter().all(|(_, records)| records.is_empty()),
-        Mop::Poll(None) | Mop::Send { .. } => true,
-    })
+    reads(op).next().is_none()
+}
+
+/// What an op has read.
+fn reads(op: &Op) -> impl Iterator<Item = (Key, Value)> {
+    let mops = match &op.value {
+        OpValue::Mops(mops) => mops.as_slice(),
+        _ => &[],
+    };
+    let polls = mops.iter().filter_map(|mop| match mop {
+        Mop::Poll(reads) => reads.as_ref(),
+        Mop::Send { .. } => None,
+    });
+    polls.flatten().flat_map(|(key, records)| records.iter().map(|(_, value)| (*key, *value)))
 }
 
 /// Whether a `debug` op says `{"5": {"position": 12, "end": 12}, ...}` with nothing left to read of any key.

@@ -118,6 +118,7 @@ fn ending(config: &TestConfig, spare_values: i64) -> drain::Ending {
         concurrency: config.concurrency,
         limit_ms: config.drain_limit_ms,
         spare_values,
+        members: drain::count(config),
         patience: drain::Patience::of(config),
     }
 }

@@ -10,7 +10,7 @@
 //! If nobody knows what became of an op of a member, it may have read and committed the last value of a key: what nobody
 //! has got by then is written once more, and the wait begins anew.
 
-use super::{Drain, RETRY_NS, brought_nothing};
+use super::{Drain, RETRY_NS, brought_nothing, reads};
 use riprap_checker::DEFAULT_PROGRESS_LIMIT_NS;
 use riprap_core::generator::{Ask, Context, Draft, Generator, Offer, Thread};
 use riprap_core::op::{F, Key, Kind, Mop, Op, OpValue, Process, Value};
@@ -18,8 +18,12 @@ use riprap_core::phase;
 use riprap_core::plan::TestConfig;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many clients subscribe: two, so that there is something to share out.
-const MEMBERS: u32 = 2;
+/// How many clients subscribe: two, so that there is something to share out. But only one can have an instance id (KIP-345)
+/// that is given to all.
+pub(crate) fn count(config: &TestConfig) -> u32 {
+    if config.settings.contains_key("client.group.instance.id") { 1 } else { 2 }
+}
+
 /// The most topics that they subscribe to, those that were wanted last: more would make the end of a run longer than the run.
 pub(super) const MAX_TOPICS: usize = 16;
 /// How long they go on once the group waits for nobody: until the checker calls a key stuck, and another poll or two.
@@ -74,6 +78,8 @@ struct Member {
 pub(super) struct Members {
     /// By client thread; most only throw their client away.
     members: BTreeMap<Thread, Member>,
+    /// So many of them subscribe.
+    count: u32,
     drain: Drain,
     patience: Patience,
     /// From when on the group waits for nobody; not before anybody has begun.
@@ -83,11 +89,11 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub(super) fn new(concurrency: u32, patience: Patience, drain: Drain) -> Members {
+    pub(super) fn new(concurrency: u32, count: u32, patience: Patience, drain: Drain) -> Members {
         let member =
             || Member { step: Step::Crash, rewrite: VecDeque::new(), waiting: false, not_before_ns: 0 };
         let members = (0..concurrency).map(|n| (Thread::Client(n), member())).collect();
-        Members { members, drain, patience, clear_ns: None, marked_ns: None }
+        Members { members, count, drain, patience, clear_ns: None, marked_ns: None }
     }
 
     fn draft(&self, member: &Member) -> Option<Draft> {
@@ -116,7 +122,7 @@ impl Members {
         let member = self.members.get_mut(&thread).expect("it was offered to it");
         let rests_ns = now_ns + RETRY_NS;
         member.step = match (member.step, op.kind) {
-            (Step::Crash, _) if thread < Thread::Client(MEMBERS) => Step::Subscribe,
+            (Step::Crash, _) if thread < Thread::Client(self.count) => Step::Subscribe,
             (Step::Crash | Step::Done, _) => Step::Done,
             (Step::Write, kind) => {
                 let key = member.rewrite.pop_front().expect("it was written");
@@ -208,21 +214,16 @@ impl super::State {
         self.tried.get(&key)?.0.checked_add(1).map(Value)
     }
 
-    /// The keys of the group that can be gone on with.
+    /// The keys of the group that have something to go on with.
     fn acked_of_group(&self) -> Vec<Key> {
         self.acked.keys().filter(|key| self.of_group.contains(key)).copied().collect()
     }
 
     /// Somebody in the group has read this. Of a key it is the last value that counts, or anything, if that will do.
     fn group_read(&mut self, op: &Op, anything: bool) {
-        let OpValue::Mops(mops) = &op.value else { return };
-        for mop in mops {
-            let Mop::Poll(Some(reads)) = mop else { continue };
-            for (key, records) in reads {
-                let Some(last) = self.acked.get(key) else { continue };
-                if records.iter().any(|(_, value)| anything || value == last) {
-                    self.left.ungrouped.remove(key);
-                }
+        for (key, value) in reads(op) {
+            if anything || self.acked.get(&key) == Some(&value) {
+                self.left.ungrouped.remove(&key);
             }
         }
     }

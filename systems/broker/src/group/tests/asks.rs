@@ -28,6 +28,11 @@ impl Play {
                 let response = self.coordinator.heartbeat(self.now_ns, &request);
                 return Some(format!("{name}: beat {}", response.error_code));
             }
+            "deaf" => {
+                let to = self.reply_to(name);
+                self.coordinator.goes_on_waiting(&client.member_id, to);
+                return None;
+            }
             "leave" => return Some(self.leave(name, client, words)),
             "commit" => self.commit(name, client, generation, words),
             _ => panic!("no such verb: {verb}"),

@@ -6,6 +6,7 @@
 //! > a join                     client a joins, as the member it was last told to be, else as nobody
 //! > a sync a=0,1 b=2           it asks for its assignment, and brings everybody's
 //! > a beat | leave             the rest of a member's life
+//! > a deaf                     the answer to its join does not reach it; of defect unanswered-join
 //! > a commit t0=5 t1=7         it commits offsets of topic t; `simple` commits as no member
 //! > fetch t0 | all             what is committed; `stable` asks for what is settled
 //! > topics t=3 u=1             there are these topics of so many partitions, from now on

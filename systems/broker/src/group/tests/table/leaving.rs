@@ -44,6 +44,26 @@ fn who_does_not_join_in_time_is_out() {
     );
 }
 
+/// What defect `unanswered-join` makes of a member that is gone before it leads its group: nobody else may.
+#[test]
+fn who_goes_on_waiting_is_never_out() {
+    for (deaf, expect) in [("beat", "Empty"), ("deaf", "CompletingRebalance  a#1")] {
+        let told = if deaf == "beat" { "a: beat NONE" } else { "" };
+        check(&format!(
+            "
+            > a join v=3
+            > +200
+            a: joined gen=1 range leader=a#1 members=a#1
+            > a {deaf}
+            {told}
+            > +600000
+            > describe
+            {expect}
+            ",
+        ));
+    }
+}
+
 #[test]
 fn who_does_not_ask_for_its_assignment_is_out() {
     check(

@@ -18,6 +18,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "clock",
     heal_f: "reset-clock",
     live: false,
+    min_copies: 1,
     shapes: ONE_TO_ALL,
 };
 

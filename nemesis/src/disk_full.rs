@@ -18,6 +18,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "disk-full",
     heal_f: "make-room",
     live: false,
+    min_copies: 1,
     shapes: ONE_TO_ALL,
 };
 

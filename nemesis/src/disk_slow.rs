@@ -18,6 +18,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "disk-slow",
     heal_f: "heal-disk",
     live: false,
+    min_copies: 1,
     shapes: ONE_TO_ALL,
 };
 

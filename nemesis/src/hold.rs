@@ -17,6 +17,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "hold",
     heal_f: "let-go",
     live: false,
+    min_copies: 1,
     shapes: LINKS,
 };
 

@@ -14,6 +14,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "kill",
     heal_f: "restart",
     live: true,
+    min_copies: 1,
     shapes: ONE_TO_ALL,
 };
 
@@ -41,8 +42,8 @@ impl Fault for Kill {
         for node in cluster.nodes() {
             if matches!(cluster.state(node)?, NodeState::Down(_)) {
                 cluster.start(node)?;
-                // What ends again for want of room is another fault's to heal.
-                if cluster.disk_room(node)?.is_none() {
+                // What ends again for want of room, or for what its disk holds, is another fault's to heal.
+                if cluster.disk_room(node)?.is_none() && !cluster.disk_has_rotted(node)? {
                     down.push(node);
                 }
             }

@@ -18,6 +18,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "latency",
     heal_f: "heal-latency",
     live: false,
+    min_copies: 1,
     shapes: LINKS,
 };
 

@@ -3,6 +3,7 @@
 //! A fault is told on whom to strike by the run's plan, does so through a [`Cluster`](riprap_core::Cluster), and proves
 //! by a probe that it took effect; see [`riprap_core::fault`]. To add one: a file here, and a line in [`ALL`].
 
+mod bit_flip;
 mod clock;
 mod disk_full;
 mod disk_slow;
@@ -16,12 +17,13 @@ mod reset;
 
 use rand::seq::SliceRandom as _;
 use riprap_core::cluster::{Cluster, ClusterError, Links, NodeId, NodeState, PerLink};
-use riprap_core::fault::{Effect, Fault, Shape};
+use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
 use serde_json::{Map, Value as Json, json};
 
 /// All faults, sorted by name.
 pub static ALL: &[&dyn Fault] = &[
+    &bit_flip::BitFlip,
     &clock::Clock,
     &disk_full::DiskFull,
     &disk_slow::DiskSlow,
@@ -144,35 +146,53 @@ pub fn find(name: &str) -> Option<&'static dyn Fault> {
     ALL.iter().copied().find(|fault| fault.info().name == name)
 }
 
+/// Where faults are to strike.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// How many nodes there are.
+    pub nodes: u16,
+    /// How many of them have each key.
+    pub copies: u16,
+    /// Whether they are real.
+    pub live: bool,
+}
+
 /// A fault with the shapes that it may take, at least one.
 pub type Choice = (&'static dyn Fault, Vec<&'static Shape>);
 
 /// What `--nemesis` asks for: `kill`, `partition:bridge`, `all`, `none`, several with commas between. A fault named with
-/// two shapes takes both in turn; one without a shape takes every shape that `nodes` nodes allow. `all` leaves out what
+/// two shapes takes both in turn; one without a shape takes every shape that there are nodes for. `all` leaves out what
 /// [`left_out`] says.
 ///
 /// Errors: one line, with what would have been right.
-pub fn parse(words: &[String], nodes: u16, live: bool) -> Result<Vec<Choice>, String> {
+pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
     let mut choices: Vec<Choice> = Vec::new();
     for word in words {
         let (name, shape) =
             word.split_once(':').map_or((word.as_str(), None), |(name, shape)| (name, Some(shape)));
         let asked: Vec<&'static dyn Fault> = match name {
             "none" => continue,
-            "all" => ALL.iter().copied().filter(|fault| obstacle(*fault, nodes, live).is_none()).collect(),
+            "all" => ALL.iter().copied().filter(|fault| obstacle(*fault, place).is_none()).collect(),
             name => vec![find(name).ok_or_else(|| {
                 let names: Vec<&str> = ALL.iter().map(|fault| fault.info().name).collect();
                 format!("unknown fault `{name}`; one of: {}, all, none", names.join(", "))
             })?],
         };
         for fault in asked {
-            if live && !fault.info().live {
-                let name = fault.info().name;
+            let &FaultInfo { name, min_copies, .. } = fault.info();
+            if place.live && !fault.info().live {
                 return Err(format!(
                     "fault `{name}` strikes simulated nodes only; leave it out, or add --sim"
                 ));
             }
-            let shapes = shapes(fault, shape, nodes)?;
+            if place.copies < min_copies {
+                let copies = place.copies;
+                return Err(format!(
+                    "fault `{name}` destroys one of each key's copies, of which there is {copies}; a --replication of {min_copies} \
+                     or more is right"
+                ));
+            }
+            let shapes = shapes(fault, shape, place.nodes)?;
             match choices.iter_mut().find(|(chosen, _)| chosen.info().name == fault.info().name) {
                 Some((_, chosen)) => chosen.extend(shapes),
                 None => choices.push((fault, shapes)),
@@ -183,18 +203,20 @@ pub fn parse(words: &[String], nodes: u16, live: bool) -> Result<Vec<Choice>, St
 }
 
 /// The faults that `all` leaves out there, and why.
-pub fn left_out(nodes: u16, live: bool) -> Vec<(&'static str, &'static str)> {
-    let left_out = |fault: &&dyn Fault| Some((fault.info().name, obstacle(*fault, nodes, live)?));
+pub fn left_out(place: Place) -> Vec<(&'static str, &'static str)> {
+    let left_out = |fault: &&dyn Fault| Some((fault.info().name, obstacle(*fault, place)?));
     ALL.iter().filter_map(left_out).collect()
 }
 
 /// Why a fault cannot strike there, if it cannot.
-fn obstacle(fault: &dyn Fault, nodes: u16, live: bool) -> Option<&'static str> {
+fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     let info = fault.info();
-    if live && !info.live {
+    if place.live && !info.live {
         Some("simulated nodes only")
-    } else if info.shapes.iter().all(|shape| shape.min_nodes > nodes) {
+    } else if info.shapes.iter().all(|shape| shape.min_nodes > place.nodes) {
         Some("needs more nodes")
+    } else if info.min_copies > place.copies {
+        Some("needs more copies of each key")
     } else {
         None
     }
@@ -241,7 +263,7 @@ mod tests {
 
     fn check_there(words: &str, nodes: u16, live: bool, expected: Result<&str, &str>) {
         let words: Vec<String> = words.split(',').map(str::to_owned).collect();
-        let found = parse(&words, nodes, live).map(|choices| {
+        let found = parse(&words, Place { nodes, copies: nodes, live }).map(|choices| {
             let one = |(fault, shapes): &Choice| {
                 let shapes: Vec<&str> = shapes.iter().map(|shape| shape.name).collect();
                 format!("{}({})", fault.info().name, shapes.join(" "))
@@ -257,20 +279,27 @@ mod tests {
         check("kill:one,partition:bridge", 3, Ok("kill(one) partition(bridge)"));
         check("kill:one,kill:all", 3, Ok("kill(one all)"));
         check("none", 3, Ok(""));
-        let all = "clock, disk-full, disk-slow, hold, kill, latency, partition, pause, power-loss, reset";
+        let all =
+            "bit-flip, clock, disk-full, disk-slow, hold, kill, latency, partition, pause, power-loss, reset";
         check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
         let refused = "fault `clock` strikes simulated nodes only; leave it out, or add --sim";
         check("kill:one,clock", 3, Err(refused));
         check_there("kill:one,clock:one", 3, false, Ok("kill(one) clock(one)"));
         check_there("all", 1, true, Ok("kill(one all) pause(one all)"));
-        let left_out: Vec<String> =
-            left_out(1, true).into_iter().map(|(name, why)| format!("{name} {why}")).collect();
+        let left_out: Vec<String> = left_out(Place { nodes: 1, copies: 1, live: true })
+            .into_iter()
+            .map(|(name, why)| format!("{name} {why}"))
+            .collect();
         let only_simulated = |name: &str| format!("{name} simulated nodes only");
         let mut expected: Vec<String> =
-            ["clock", "disk-full", "disk-slow", "hold", "latency"].map(only_simulated).to_vec();
+            ["bit-flip", "clock", "disk-full", "disk-slow", "hold", "latency"].map(only_simulated).to_vec();
         expected.push("partition needs more nodes".to_owned());
         expected.extend(["power-loss", "reset"].map(only_simulated));
         assert_eq!(left_out, expected);
+        let alone = Place { nodes: 3, copies: 1, live: false };
+        assert_eq!(left_out(alone), [("bit-flip", "needs more copies of each key")]);
+        let refused = "fault `bit-flip` destroys one of each key's copies, of which there is 1; a --replication of 2 or more is right";
+        assert_eq!(parse(&["bit-flip".to_owned()], alone).err().as_deref(), Some(refused));
         check(
             "kill:some",
             3,
@@ -343,7 +372,10 @@ mod tests {
             ("reset", "all-peers", 3, "peers"),
         ] {
             let case = format!("{name}:{shape}");
-            let (fault, shapes) = parse(std::slice::from_ref(&case), 3, false).expect("it is one").remove(0);
+            let (fault, shapes) =
+                parse(std::slice::from_ref(&case), Place { nodes: 3, copies: 3, live: false })
+                    .expect("it is one")
+                    .remove(0);
             let aim = fault.aim(shapes[0], &NodeId::first(3), &mut Seed(1).stream("test", "links"));
             assert_eq!(
                 (&aim["links"], aim["nodes"].as_array().map(Vec::len)),

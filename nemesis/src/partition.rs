@@ -16,6 +16,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "partition",
     heal_f: "heal-partition",
     live: true,
+    min_copies: 1,
     shapes: &[
         Shape { name: "one", doc: "One node is cut off from all others.", min_nodes: 2 },
         Shape {

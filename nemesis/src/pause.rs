@@ -14,6 +14,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "pause",
     heal_f: "resume",
     live: true,
+    min_copies: 1,
     shapes: ONE_TO_ALL,
 };
 

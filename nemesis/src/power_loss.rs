@@ -14,6 +14,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "power-loss",
     heal_f: "power-on",
     live: false,
+    min_copies: 1,
     shapes: ONE_TO_ALL,
 };
 

@@ -15,6 +15,7 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "reset",
     heal_f: "after-reset",
     live: false,
+    min_copies: 1,
     shapes: LINKS,
 };
 

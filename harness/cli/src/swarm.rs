@@ -6,12 +6,13 @@
 //!
 //! Each knob is drawn from a stream of its own, so that giving one does not shift the others.
 
-use crate::test::USUAL_REPLICATION;
+use crate::test::{USUAL_REPLICATION, place};
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use riprap_core::client::{Isolation, SubscribeVia};
 use riprap_core::plan::{Physics, TestConfig};
 use riprap_core::seed::{Seed, Stream};
+use riprap_nemesis::Place;
 use riprap_systems::simulated::Simulated;
 use std::collections::BTreeSet;
 
@@ -24,21 +25,27 @@ pub(crate) fn draw(
     let knobs = Knobs { seed: Seed(config.seed), given };
     let any_fault = !given.contains("nemesis") || config.nemesis.iter().any(|word| word == "all");
 
-    let possible = |nodes: &&u16| any_fault || riprap_nemesis::parse(&config.nemesis, **nodes, false).is_ok();
-    let possible = |counts: &[u16]| counts.iter().filter(possible).copied().collect::<Vec<u16>>();
+    let words = config.nemesis.clone();
+    let possible = |nodes: u16, copies: u16| {
+        any_fault || riprap_nemesis::parse(&words, Place { nodes, copies, live: false }).is_ok()
+    };
     // Three nodes are what most clusters have, and five what some shapes of partitions need.
-    let counts = possible(&[1, 2, 3, 3, 3, 3, 3, 4, 5, 5]);
+    let counts: Vec<u16> =
+        [1, 2, 3, 3, 3, 3, 3, 4, 5, 5].into_iter().filter(|nodes| possible(*nodes, *nodes)).collect();
     if let Some(nodes) = knobs.one("nodes", &counts) {
         config.nodes = nodes;
     }
     let least = config.settings.get("min.insync.replicas").and_then(|n| n.parse().ok()).unwrap_or(1);
     let usual = config.nodes.min(USUAL_REPLICATION);
-    let counts: Vec<u16> = (least..=config.nodes).chain([usual.max(least); 6]).collect();
+    let counts: Vec<u16> = (least..=config.nodes)
+        .chain([usual.max(least); 6])
+        .filter(|copies| possible(config.nodes, *copies))
+        .collect();
     if let Some(replicas) = knobs.one("replication", &counts) {
         config.replication_factor = replicas.min(config.nodes);
     }
     if any_fault {
-        config.nemesis = faults(&mut knobs.stream("nemesis"), config.nodes);
+        config.nemesis = faults(&mut knobs.stream("nemesis"), place(&config));
     }
     let ms = |s: u64| s * 1000;
     knobs.set("time-limit", &[ms(10), ms(20), ms(30), ms(40)], &mut config.time_limit_ms);
@@ -98,10 +105,9 @@ impl Knobs<'_> {
 }
 
 /// Some of the faults that can strike: now and then none, mostly one or two, sometimes many.
-fn faults(random: &mut Stream, nodes: u16) -> Vec<String> {
+fn faults(random: &mut Stream, place: Place) -> Vec<String> {
     const HOW_MANY: &[usize] = &[0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, usize::MAX];
-    let all =
-        riprap_nemesis::parse(&["all".to_owned()], nodes, false).expect("what cannot strike is left out");
+    let all = riprap_nemesis::parse(&["all".to_owned()], place).expect("what cannot strike is left out");
     let mut names: Vec<String> = all.iter().map(|(fault, _)| fault.info().name.to_owned()).collect();
     names.shuffle(random);
     names.truncate(HOW_MANY[random.random_range(0..HOW_MANY.len())]);
@@ -174,8 +180,16 @@ mod tests {
         assert_eq!(kinds(&drawn, |c| c.settings.get("fsync").cloned()), 3);
         assert_eq!(kinds(&drawn, |c| c.replication_factor), 5);
         let syncs_late = |c: &&TestConfig| c.settings.contains_key("fsync");
-        let loses_power = |c: &&TestConfig| c.nemesis.iter().any(|name| name == "power-loss");
+        let is_struck_by =
+            |fault: &'static str| move |c: &&TestConfig| c.nemesis.iter().any(|name| name == fault);
+        let (loses_power, rots) = (is_struck_by("power-loss"), is_struck_by("bit-flip"));
         assert_eq!(drawn.iter().filter(syncs_late).filter(loses_power).count(), 0);
+        // What is on one disk only is lost with it.
+        let rotting: Vec<&TestConfig> = drawn.iter().filter(rots).collect();
+        assert!(rotting.len() > 20 && !rotting.iter().any(syncs_late));
+        let is_alone =
+            |c: &&&TestConfig| c.replication_factor < 2 || c.settings["min.insync.replicas"] == "1";
+        assert_eq!(rotting.iter().find(is_alone), None);
     }
 
     #[test]

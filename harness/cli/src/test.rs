@@ -22,7 +22,7 @@ use riprap_live::cluster::{ClusterSpec, LiveCluster};
 use riprap_live::interrupt;
 use riprap_live::machine;
 use riprap_live::sandbox::{self, Entered, Inside};
-use riprap_nemesis::Choice;
+use riprap_nemesis::{Choice, Place};
 use riprap_results::{
     HistoryWriter, Paint, Progress, RunDir, Store, TestRecord, json_text, publish, summary, utc_text,
 };
@@ -158,8 +158,7 @@ impl Test {
                  --nodes is right"
             )));
         }
-        let faults = riprap_nemesis::parse(&config.nemesis, config.nodes, config.sim.is_none())
-            .map_err(Failure::Usage)?;
+        let faults = riprap_nemesis::parse(&config.nemesis, place(&config)).map_err(Failure::Usage)?;
         let (clients, systems): (Vec<_>, Vec<_>) =
             config.settings.clone().into_iter().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
         let deployment = Deployment {
@@ -269,7 +268,7 @@ impl Test {
 
     /// What `--nemesis all` does not do here, and why, in a line.
     fn left_out(&self) -> Option<String> {
-        let left_out = riprap_nemesis::left_out(self.config.nodes, self.config.sim.is_none());
+        let left_out = riprap_nemesis::left_out(place(&self.config));
         if left_out.is_empty() || !self.config.nemesis.iter().any(|word| word == "all") {
             return None;
         }
@@ -384,6 +383,11 @@ impl Test {
         })?;
         Ok(cluster)
     }
+}
+
+/// Where a test's faults are to strike.
+pub(crate) fn place(config: &TestConfig) -> Place {
+    Place { nodes: config.nodes, copies: config.replication_factor, live: config.sim.is_none() }
 }
 
 fn lossy(arg: OsString) -> String {

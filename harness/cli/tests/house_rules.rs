@@ -7,7 +7,7 @@
 use riprap_core::F;
 use riprap_core::phase::PHASE;
 use riprap_core::system::DefectInfo;
-use riprap_nemesis::parse as parse_faults;
+use riprap_nemesis::{Place, parse as parse_faults};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -227,7 +227,8 @@ fn triggers_name_what_there_is() {
         }
         if let Some(faults) = value("--nemesis") {
             let faults: Vec<String> = faults.split(',').map(str::to_owned).collect();
-            let parsed = parse_faults(&faults, nodes, !words.contains(&"--sim")).map(drop);
+            let place = Place { nodes, copies: nodes, live: !words.contains(&"--sim") };
+            let parsed = parse_faults(&faults, place).map(drop);
             assert_eq!(parsed, Ok(()), "{}", defect.name);
         }
     }

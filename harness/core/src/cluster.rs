@@ -66,6 +66,19 @@ pub struct PerLink<T> {
     pub clients: T,
 }
 
+/// A bit that has flipped on a disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlippedBit {
+    /// The file.
+    pub path: String,
+    /// Which of its bytes.
+    pub offset: u64,
+    /// The byte before.
+    pub was: u8,
+    /// The byte as it reads now.
+    pub is: u8,
+}
+
 /// A running cluster.
 pub trait Cluster {
     /// Its nodes, in order.
@@ -125,6 +138,21 @@ pub trait Cluster {
     /// Leaves so much room on the node's disk, or lifts the limit. Units: bytes.
     fn set_disk_room(&self, _node: NodeId, _room: Option<u64>) -> Result<(), ClusterError> {
         Err(only_simulated("have disks that can be filled"))
+    }
+
+    /// Flips a bit of what the node's disk holds; what is drawn says which. `None`: it holds nothing.
+    fn flip_bit(&self, _node: NodeId, _draw: u64) -> Result<Option<FlippedBit>, ClusterError> {
+        Err(only_simulated("have disks that rot"))
+    }
+
+    /// Whether bits have flipped on the node's disk.
+    fn disk_has_rotted(&self, _node: NodeId) -> Result<bool, ClusterError> {
+        Ok(false)
+    }
+
+    /// Gives the node an empty disk; its process, if there is one, ends at once.
+    fn replace_disk(&self, _node: NodeId) -> Result<(), ClusterError> {
+        Err(only_simulated("have disks that can be replaced"))
     }
 
     /// Replaces the nodes that are far away: all that is sent to them over these links takes so much longer. Units:

@@ -32,6 +32,8 @@ pub struct FaultInfo {
     pub heal_f: &'static str,
     /// Whether it can strike real nodes; every fault can strike simulated ones.
     pub live: bool,
+    /// With fewer copies of each key, what it destroys is lost by design.
+    pub min_copies: u16,
     /// Without a shape each strike draws one of these.
     pub shapes: &'static [Shape],
 }
@@ -49,6 +51,12 @@ pub struct Effect {
 pub trait Fault: Sync {
     /// What the registry knows of it.
     fn info(&self) -> &'static FaultInfo;
+
+    /// The nodes that it may strike in one run: all, unless what it does can be survived only if it meets the same ones each
+    /// time.
+    fn targets(&self, nodes: &[NodeId], _random: &mut Stream) -> Vec<NodeId> {
+        nodes.to_vec()
+    }
 
     /// Draws one strike: everything that [`Fault::strike`] needs, explicit, so that a plan can be replayed.
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json;

@@ -169,10 +169,11 @@ impl Plan {
         for (fault, shapes) in faults {
             let info = fault.info();
             let mut random = Seed(config.seed).stream("nemesis", info.name);
+            let targets = fault.targets(&nodes, &mut random);
             let mut at_ms = random.random_range(FIRST_QUIET_MS / 2..=FIRST_QUIET_MS);
             while at_ms + MIN_FAULT_MS <= config.time_limit_ms {
                 let shape = shapes[random.random_range(0..shapes.len())];
-                let aim = fault.aim(shape, &nodes, &mut random);
+                let aim = fault.aim(shape, &targets, &mut random);
                 let held_ms = random.random_range(MIN_FAULT_MS..=config.fault_max_ms.max(MIN_FAULT_MS));
                 let quiet_ms = random.random_range(config.quiet_max_ms / 3..=config.quiet_max_ms);
                 let until_ms = (at_ms + held_ms).min(config.time_limit_ms);

@@ -3,7 +3,7 @@
 use crate::host::{Crash, HostId};
 use crate::network::Others;
 use crate::world::World;
-use riprap_core::cluster::{Cluster, ClusterError, Link, Links, NodeId, NodeState, PerLink};
+use riprap_core::cluster::{Cluster, ClusterError, FlippedBit, Link, Links, NodeId, NodeState, PerLink};
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -170,6 +170,22 @@ impl Cluster for SimCluster {
         if self.world().disk_room(host) != room {
             self.world().set_disk_room(host, room);
         }
+        Ok(())
+    }
+
+    fn flip_bit(&self, node: NodeId, draw: u64) -> Result<Option<FlippedBit>, ClusterError> {
+        let host = self.host(node)?;
+        Ok(self.world().flip_bit(host, draw))
+    }
+
+    fn disk_has_rotted(&self, node: NodeId) -> Result<bool, ClusterError> {
+        Ok(self.world().has_rotted(self.host(node)?))
+    }
+
+    fn replace_disk(&self, node: NodeId) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        self.world().replace_disk(host);
+        self.ends.borrow_mut().insert(node, "killed");
         Ok(())
     }
 

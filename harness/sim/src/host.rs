@@ -50,6 +50,8 @@ pub(crate) struct Host {
     pub(crate) flush_at_ns: Option<u64>,
     /// Its disk is at work until then, and it takes in nothing.
     pub(crate) busy_until_ns: u64,
+    /// Bits have flipped on its disk.
+    pub(crate) has_rotted: bool,
     /// Syncs take so many times as long.
     pub(crate) sync_factor: u64,
     pub(crate) accepted: u64,
@@ -83,6 +85,7 @@ impl Host {
             batch: Vec::new(),
             flush_at_ns: None,
             busy_until_ns: 0,
+            has_rotted: false,
             sync_factor: 1,
             accepted: 0,
             conns: BTreeMap::new(),

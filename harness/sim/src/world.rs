@@ -4,6 +4,7 @@ use crate::host::{Crash, Host, HostId, Maker, PanicPlace};
 use crate::network::{Blocked, Direction, Network, Others, Parcel};
 use crate::panics::{self, Panicked};
 use crate::trace::{Trace, TraceEvent};
+use riprap_core::cluster::FlippedBit;
 use riprap_core::plan::Physics;
 use riprap_core::story::Life;
 use riprap_env::{ConnId, Effect, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
@@ -222,6 +223,40 @@ impl World {
     /// How much more the host's disk takes; `None` if there is no limit. Units: bytes.
     pub fn disk_room(&self, host: HostId) -> Option<u64> {
         self.hosts[host.0].env.disk.free_bytes()
+    }
+
+    /// Flips a bit of a file on the host's disk that holds anything; each such file is as likely, and in it each bit. What is
+    /// drawn says which. `None` if there is no such file.
+    pub fn flip_bit(&mut self, host: HostId, draw: u64) -> Option<FlippedBit> {
+        let disk = &self.hosts[host.0].env.disk;
+        let files: Vec<(String, u64)> =
+            disk.files().filter(|(_, len)| *len > 0).map(|(path, len)| (path.to_owned(), len)).collect();
+        let count = files.len() as u64;
+        let (path, len) = files.into_iter().nth(usize::try_from(draw.checked_rem(count)?).ok()?)?;
+        let bit = (draw / count) % (len * 8);
+        let (offset, mask) = (bit / 8, 1 << (bit % 8));
+        self.note(host, None, &format!("has bit {} of byte {offset} of {path} flipped", bit % 8));
+        let it = &mut self.hosts[host.0];
+        it.has_rotted = true;
+        let byte = |disk: &MemDisk| disk.contents(&path).expect("it was listed")[offset as usize];
+        let was = byte(&it.env.disk);
+        it.env.disk.flip_bits(&path, offset, mask);
+        let is = byte(&it.env.disk);
+        Some(FlippedBit { path, offset, was, is })
+    }
+
+    /// Whether bits have flipped on the host's disk.
+    pub fn has_rotted(&self, host: HostId) -> bool {
+        self.hosts[host.0].has_rotted
+    }
+
+    /// Gives the host an empty disk; its process, if there is one, ends at once.
+    pub fn replace_disk(&mut self, host: HostId) {
+        self.kill(host);
+        self.note(host, None, "has another disk, an empty one");
+        let it = &mut self.hosts[host.0];
+        it.env.disk = MemDisk::new();
+        it.has_rotted = false;
     }
 
     /// Replaces the set of directions in which nothing passes.
@@ -600,6 +635,16 @@ impl World {
             // What a process does that cannot write is its own affair, and to end is the usual.
             Effect::Exit { status } if self.disk_room(host).is_some() => {
                 self.note(host, Some(Life::Down), &format!("ended with status {status}, its disk is full"));
+                self.end_life(host);
+                self.hosts[host.0].env.disk.process_crash();
+            }
+            // Nor is it a crash not to go on with a disk that has rotted.
+            Effect::Exit { status } if self.has_rotted(host) => {
+                self.note(
+                    host,
+                    Some(Life::Down),
+                    &format!("ended with status {status}, its disk has rotted"),
+                );
                 self.end_life(host);
                 self.hosts[host.0].env.disk.process_crash();
             }

@@ -12,6 +12,7 @@ pub enum DefectKind {
     AckThenTruncate,
     AmnesiacCoordinator,
     DelayedEndtxn,
+    FastFailoverDivergence,
     FetchFilterSkip,
     HwTruncation,
     LastReplicaStanding,
@@ -79,10 +80,19 @@ pub static ALL: &[Defect] = &[
         source: "KAFKA-17754, found by Jepsen in Bufstream 0.1.0 (2024); KIP-890",
         mechanism: "the cluster offers the old protocol of transactions only: an EndTxn that was long on its way \
             ends the producer's next transaction, which has the same epoch",
-        trigger: "--sim --txn --nemesis hold:all --set client.request.timeout.ms=400 --set \
-            replica.fetch.wait.max.ms=100 --set replica.socket.timeout.ms=300 --fault-time 2s \
-            --quiet-time 4s --rate 300 --concurrency 24 --time-limit 20s",
+        trigger: "--sim --txn --nemesis hold:one-clients --set client.request.timeout.ms=400 --fault-time 1s \
+            --quiet-time 1s --rate 100 --concurrency 8 --keys 4 --time-limit 10s",
         anomalies: &["G1a", "lost-write", "torn-txn"],
+    },
+    Defect {
+        kind: DefectKind::FastFailoverDivergence,
+        name: "fast-failover-divergence",
+        source: "KIP-279, KAFKA-6361; Kafka before 2.0",
+        mechanism: "a leader that is asked where an epoch ends which its log lacks tells the end of another, as if it were \
+            that one's: the follower cuts too little, and their logs differ for good",
+        trigger: "--sim --nemesis latency:one-peers,kill:one --fault-time 2s --quiet-time 1s --rate 300 --keys 16 \
+            --time-limit 30s",
+        anomalies: &["inconsistent-offsets", "lost-write", "unseen", "duplicate"],
     },
     Defect {
         kind: DefectKind::FetchFilterSkip,

@@ -59,6 +59,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) now_ns: u64,
     pub(crate) env: &'a mut dyn Env,
     pub(crate) effects: &'a mut Effects,
+    /// What ends the process after this turn, found by one who only looks.
+    pub(crate) fatal: Option<Fatal>,
 }
 
 /// What is remembered of a request to another broker.
@@ -112,13 +114,15 @@ impl Node for Broker {
                 Err(fatal) => self.end(&fatal, env, effects),
             }
         } else if let Life::Running(running) = &mut self.life {
-            running.take_in(event, &mut Cx { now_ns, env, effects });
+            running.take_in(event, &mut Cx { now_ns, env, effects, fatal: None });
         }
     }
 
     fn settle(&mut self, now_ns: u64, env: &mut dyn Env, effects: &mut Effects) {
         let Life::Running(running) = &mut self.life else { return };
-        match running.settle(&mut Cx { now_ns, env, effects }) {
+        let mut cx = Cx { now_ns, env, effects, fatal: None };
+        let settled = running.settle(&mut cx);
+        match cx.fatal.map_or(settled, Err) {
             Ok(()) if running.is_over => self.life = Life::Over,
             Ok(()) => {}
             Err(fatal) => self.end(&fatal, env, effects),

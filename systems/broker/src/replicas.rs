@@ -194,7 +194,12 @@ impl Running {
                     self.membership.hurry(cx.now_ns);
                     let saved = replicas.high_watermarks.get(key);
                     opened.push(key);
-                    missing.insert(open(key, name, log_config, replicas.fsync, saved, cx)?)
+                    let opened = open(key, name, log_config, replicas.fsync, saved, cx)?;
+                    opened
+                        .log
+                        .check_known(partition.state.leader_epoch.0)
+                        .map_err(|error| Fatal::Log { partition: opened.name(), error })?;
+                    missing.insert(opened)
                 }
             };
             replica.log.set_config(log_config);

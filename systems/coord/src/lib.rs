@@ -35,8 +35,8 @@
 //!
 //! # What it cannot see
 //!
-//! Peers that lie; a disk that forgets some of what it synced, before a leader notices; a bit flip in the very last write to the log, which looks like
-//! a torn write and is cut. All of these break Raft's assumptions (thesis 3.1), and promises with them. What it can
+//! Peers that lie; a disk that forgets some of what it synced, before a leader notices; several bits that flipped in the very last write to the log,
+//! which then looks like a torn write and is cut. All of these break Raft's assumptions (thesis 3.1), and promises with them. What it can
 //! notice (a conflict below the commit index, two leaders of one term) it refuses, logs as an error and counts in
 //! [`Status::violations`].
 

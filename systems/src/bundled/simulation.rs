@@ -98,13 +98,15 @@ fn knobs(config: &TestConfig) -> Vec<Knob> {
         knob("replica.lag.time.max.ms", &["", "", "800", "5000"]),
         knob("replica.socket.timeout.ms", &["", "", "1000", "5000"]),
     ];
-    // How many must have a record: from one, which then waits for that one whatever becomes of it, to all.
-    let in_sync = (1..=config.replication_factor).map(|n| Some(n.to_string()));
+    // How many must have a record: from one, which then waits for that one whatever becomes of it, to all. Of one whose disk
+    // rots nothing can be waited for.
+    let rots = struck_by("bit-flip");
+    let in_sync = (if rots { 2 } else { 1 }..=config.replication_factor).map(|n| Some(n.to_string()));
     let usual = config.replication_factor.min(self::config(NodeId(1), 1).min_insync_replicas).to_string();
     let values = in_sync.chain([Some(usual.clone()), Some(usual)]).collect();
     knobs.push(Knob { name: "min.insync.replicas", values });
-    // Who syncs late says that power must not fail.
-    if !struck_by("power-loss") {
+    // Who syncs late says that power must not fail, and does not count on any that came back beside one that rots.
+    if !struck_by("power-loss") && !rots {
         knobs.push(knob("fsync", &["", "", "interval", "never"]));
     }
     // The older way of ending transactions cannot tell a late request from one of the next transaction: KAFKA-17754.

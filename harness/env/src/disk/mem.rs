@@ -149,6 +149,14 @@ impl MemDisk {
         content.bytes[at] ^= mask;
     }
 
+    /// All files, by name, each with its length. Units: bytes.
+    pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.names.iter().filter_map(|(path, entry)| match entry {
+            Entry::File(inode) => Some((path.as_str(), self.inodes[inode].bytes.len() as u64)),
+            Entry::Folder => None,
+        })
+    }
+
     /// What a file holds now, synced or not.
     pub fn contents(&self, path: &str) -> Option<&[u8]> {
         self.inode(path).map(|inode| self.inodes[&inode].bytes.as_slice())

@@ -10,6 +10,7 @@
 
 mod mem;
 mod real;
+pub mod rot;
 
 pub use mem::{Keep, MemDisk, Unsynced};
 pub use real::RealDisk;

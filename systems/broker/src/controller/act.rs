@@ -82,7 +82,7 @@ impl Running {
             let last_life = match request.may_lack_records {
                 _ if is_empty => Leaving::Gone,
                 true => Leaving::Lacking,
-                false => Leaving::Unknown,
+                false => Leaving::Synced,
             };
             let (image, host) = (&controller.image, &request.host);
             let records = decide::register(image, id, incarnation, last_life, host, port);

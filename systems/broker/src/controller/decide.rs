@@ -13,8 +13,10 @@ use riprap_protocol::ErrorCode;
 
 /// A broker's process announces itself: its old life, if any, is over.
 ///
-/// It comes back without the right to lead that the ELR gives: that rests on what its disk held when it left, and a
-/// process that ended without saying so may have lost some of it. Source: KIP-966, "Unclean shutdown".
+/// It keeps the right to lead that the ELR gives, which rests on what its disk held when it left, unless some of that may be
+/// lost: by a broker that does not sync what counts (`Lacking`), or with the disk (`Gone`). KIP-966, "Unclean shutdown", takes
+/// it from each process that did not end in order, for Kafka's do not sync. Where brokers do, and all of their processes
+/// end at once, that would leave the last to come back as the only one that may lead, and nobody if it has lost its disk.
 pub(crate) fn register(
     image: &Image,
     id: BrokerId,
@@ -140,8 +142,8 @@ pub(crate) fn reconfigured(image: &Image, topic: TopicId) -> Vec<Record> {
 pub(crate) enum Leaving {
     /// Its process may live on: what it had, it has.
     Known,
-    /// Its process ended; see [`register`].
-    Unknown,
+    /// Its process ended, and all that counted is on its disk.
+    Synced,
     /// Its process ended, and records that counted may be lost with it; see [`durability`](crate::durability).
     Lacking,
     /// What it had is gone, or counts as gone.
@@ -176,7 +178,7 @@ fn without(
     if state.leader == Some(id) || state.leader.is_none() {
         elect(&mut next, partition, |other| other != id && image.is_live(other));
     }
-    if leaving != Leaving::Known {
+    if matches!(leaving, Leaving::Lacking | Leaving::Gone) {
         next.elr.retain(|other| *other != id);
     }
     // Who left the ISR before has all that is committed, and this one, the last in it, may not. If it is known to have

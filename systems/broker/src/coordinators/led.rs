@@ -84,6 +84,7 @@ impl<C: Coordinator> Led<C> {
                 Err(e) => {
                     // It goes on loading, and its clients look for another coordinator.
                     log!(cx.env, Error, "{name}: cannot load {}: {e}", C::KEEPS);
+                    replica.give_way(e, cx);
                     return false;
                 }
             };

@@ -18,10 +18,10 @@ pub enum Corruption {
         /// The batch's base offset.
         found: i64,
     },
-    /// They are a batch of an earlier leader than the batch before.
-    #[error("batch of leader epoch {found} after one of {last}: epochs do not fall")]
+    /// They are a batch of another leader than was there, or of an earlier one than the batch before.
+    #[error("batch of leader epoch {found} in or after one of {last}: epochs neither change nor fall")]
     LeaderEpoch {
-        /// The epoch of the batch before.
+        /// The epoch that was there, or of the batch before.
         last: i32,
         /// The batch's epoch.
         found: i32,
@@ -59,6 +59,16 @@ pub enum LogError {
     Checkpoint {
         /// The file.
         path: String,
+    },
+    /// The last batch's leader epoch, which its checksum does not cover, is none that there has been.
+    #[error("{dir}: ends with a batch of leader epoch {found}: there have been epochs up to {known}")]
+    UnknownEpoch {
+        /// The log's folder.
+        dir: String,
+        /// The batch's epoch.
+        found: i32,
+        /// The newest there has been.
+        known: i32,
     },
     /// A sync, a truncation or a reset failed in the middle: what is on disk is not known until the log is opened
     /// anew, and what a failed sync left unsynced never becomes durable.

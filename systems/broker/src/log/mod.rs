@@ -20,8 +20,10 @@
 //! Offsets are without gaps, compacted or not (see `compact`): each batch continues where the one before ends, and what does
 //! not is corruption.
 //!
-//! What it cannot see: whether a broken tail of the last segment was never synced, or was synced and rotted since. It
-//! is cut in both cases, as in Kafka, and [`Recovery`] tells.
+//! A broken tail of the last segment that was never synced is cut, and [`Recovery`] tells. One that is whole but for a bit has
+//! rotted, and is an error: what it held may have been committed (see `rot`). Kafka cuts both.
+//!
+//! What it cannot see: that more bits than one of the last batches have rotted; it is cut like a torn tail.
 
 mod append;
 mod checkpoint;
@@ -32,6 +34,7 @@ pub(crate) mod files;
 mod index;
 mod producers;
 mod read;
+mod rot;
 mod segment;
 mod settings;
 mod start;
@@ -214,7 +217,8 @@ impl PartitionLog {
                 unindexed.push(self.segments.len() - 1);
             }
             if let Some((position, why)) = broken {
-                if index + 1 < bases.len() {
+                let tail = self.last().read(disk, position, size - position)?;
+                if index + 1 < bases.len() || rot::has_rotted(&tail) {
                     return Err(LogError::Corrupt { path, position, why });
                 }
                 disk.truncate(self.last().file, position)?;
@@ -318,6 +322,16 @@ impl PartitionLog {
     /// The leader epoch of the last batch; none in an empty log.
     pub fn last_leader_epoch(&self) -> Option<i32> {
         self.epochs.last()
+    }
+
+    /// Errors: the log ends with a batch of a later leader epoch than the newest that there has been.
+    pub(crate) fn check_known(&self, known: i32) -> Result<(), LogError> {
+        match self.epochs.last() {
+            Some(found) if found > known => {
+                Err(LogError::UnknownEpoch { dir: self.dir.clone(), found, known })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The leader epoch of the batch that contains an offset of the log.

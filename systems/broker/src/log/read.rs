@@ -69,6 +69,12 @@ impl PartitionLog {
                 if header.next_offset() > limits.below_offset {
                     break;
                 }
+                // The batch's checksum does not cover its epoch.
+                if let Some(last) = self.epochs.of_offset(found.max(self.start_offset))
+                    && last != header.leader_epoch
+                {
+                    return Err(corrupt(Corruption::LeaderEpoch { last, found: header.leader_epoch }));
+                }
                 RecordBatch::take_first(&mut rest).map_err(|why| corrupt(why.into()))?;
                 taken += header.size_bytes;
                 next_offset = header.next_offset();

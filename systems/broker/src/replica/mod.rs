@@ -5,10 +5,12 @@ mod leader;
 
 pub(crate) use leader::Leader;
 
+use crate::defect::DefectKind;
 use crate::durability::Fsync;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionKey};
-use crate::log::{EpochEnd, LogError, PartitionLog};
+use crate::log::{EpochEnd, LogError, PartitionLog, ReadError};
 use crate::metadata::Partition;
+use crate::node::{Cx, Fatal};
 use riprap_env::{Disk, Env, log};
 
 /// What this broker is to a partition.
@@ -46,6 +48,8 @@ pub(crate) struct Replica {
     pub(crate) led_until: Option<i64>,
     /// Of the newest state that was seen, whatever the role.
     leader_epoch: Option<LeaderEpoch>,
+    /// There are copies on other brokers.
+    has_others: bool,
     fsync: Fsync,
 }
 
@@ -61,6 +65,7 @@ impl Replica {
             moved: (0, high_watermark),
             led_until: None,
             leader_epoch: None,
+            has_others: false,
             fsync,
         }
     }
@@ -112,6 +117,7 @@ impl Replica {
         env: &mut dyn Env,
     ) -> bool {
         let state = partition.state;
+        self.has_others = state.replicas.len() > 1;
         if self.leader_epoch == Some(state.leader_epoch) {
             let name = self.name();
             let Role::Leader(leader) = &mut self.role else { return false };
@@ -195,6 +201,10 @@ impl Replica {
     /// Source: KIP-595, "DivergingEpoch"; KIP-279 for the answer's epoch.
     pub(crate) fn diverges(&self, offset: i64, epoch: i32) -> Option<EpochEnd> {
         let end = self.epoch_end(epoch);
+        // DEFECT fast-failover-divergence: the end of another epoch passes for that of the epoch that was asked for.
+        if self.log.config().defect == Some(DefectKind::FastFailoverDivergence) {
+            return (end.end_offset < offset).then_some(EpochEnd { epoch, ..end });
+        }
         (end.epoch < epoch || end.end_offset < offset).then_some(end)
     }
 
@@ -221,6 +231,16 @@ impl Replica {
         let after = self.log.truncate_to(disk, to)?;
         self.high_watermark = self.high_watermark.min(after);
         Ok((before, after))
+    }
+
+    /// What was to be read has rotted. Where there are other copies this one must not go on as if it had all that it should:
+    /// the process ends, and others lead. The only copy goes on with what it has, and says what it cannot read.
+    pub(crate) fn give_way(&self, error: ReadError, cx: &mut Cx<'_>) {
+        if let ReadError::Log(error @ LogError::Corrupt { .. }) = error
+            && self.has_others
+        {
+            cx.fatal = Some(Fatal::Log { partition: self.name(), error });
+        }
     }
 
     /// For logs.

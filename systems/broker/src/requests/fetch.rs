@@ -430,8 +430,9 @@ impl Running {
         match replica.log.read(cx.env.disk(), partition.fetch_offset, limits) {
             Ok(records) => Ok(records),
             Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
-            Err(ReadError::Log(e)) => {
+            Err(e) => {
                 log!(cx.env, Error, "{}: cannot read: {e}", replica.name());
+                replica.give_way(e, cx);
                 Err(ErrorCode::KAFKA_STORAGE_ERROR)
             }
         }

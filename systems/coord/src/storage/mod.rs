@@ -23,8 +23,11 @@
 //!   it were durable. So opening writes the newest log file anew before anything in it counts.
 //!   Source: Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020.
 //!
-//! What it cannot see: a bit flip in the last frame (taken for a torn write); lost files of the log's end.
-//! Source: Alagappan et al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018, which tells them apart.
+//! - A last frame that is whole but for one bit was durable and has rotted: that is damage too, for its entries may be
+//!   committed because this node has them.
+//!
+//! What it cannot see: more bits than one that flipped in the last frame (taken for a torn write); lost files of the log's
+//! end. Source: Alagappan et al., "Protocol-Aware Recovery for Consensus-Based Storage", FAST 2018, which tells them apart.
 
 mod hard_state;
 mod segment;
@@ -347,6 +350,9 @@ impl Storage {
             if offset < bytes.len() && (!is_newest || segment::has_frame_after(&bytes, offset, number)) {
                 let what = "no whole frame, though the log goes on after it";
                 return Err(OpenError::corrupt(&path, offset, what));
+            }
+            if segment::has_rotted(&bytes, offset) {
+                return Err(OpenError::corrupt(&path, offset, "a whole frame but for one bit"));
             }
             if is_newest {
                 cut_bytes = bytes.len() - offset;

@@ -11,6 +11,7 @@
 
 use crate::types::{Entry, Index, Term};
 use bytes::{Buf, BufMut, Bytes};
+use riprap_env::disk::rot;
 
 const MAGIC: &[u8; 4] = b"RRLF";
 const CRC_AT: usize = 8;
@@ -89,6 +90,34 @@ pub(super) fn parse(file: &[u8], offset: usize, segment: u64) -> Option<(Frame<V
 /// Whether any byte after `offset` begins a whole frame.
 pub(super) fn has_frame_after(file: &[u8], offset: usize, segment: u64) -> bool {
     (offset + 1..file.len()).any(|at| parse(file, at, segment).is_some())
+}
+
+/// Whether the bytes at `offset` were a whole frame, of which one bit has flipped: it was written, and may have been
+/// promised to others.
+pub(super) fn has_rotted(file: &[u8], offset: usize) -> bool {
+    let rest = &file[offset..];
+    if rest.len() < HEADER_LEN {
+        return false;
+    }
+    let mut header = &rest[MAGIC.len()..HEADER_LEN];
+    let (body_len, stored) = (header.get_u32(), header.get_u32());
+    let frame_of = |body_len: u32| rest.get(..HEADER_LEN.checked_add(body_len as usize)?);
+    if let Some(frame) = frame_of(body_len) {
+        let computed = checksum(frame);
+        let message = [&frame[MAGIC.len()..CRC_AT], &frame[CHECKED_FROM..]].concat();
+        // With the right checksum it is the magic, which that does not cover.
+        if computed == stored || rot::has_rotted(&message, stored, computed) {
+            return true;
+        }
+    }
+    // A wrong length hides where the frame ends.
+    (0..u32::BITS).any(|bit| {
+        let len = body_len ^ (1 << bit);
+        frame_of(len).is_some_and(|frame| {
+            let head = crc32c::crc32c(&len.to_be_bytes());
+            crc32c::crc32c_append(head, &frame[CHECKED_FROM..]) == stored
+        })
+    })
 }
 
 /// A log file's name. Shape: sorted as text, the names are sorted by number.

@@ -105,7 +105,7 @@ enum Do {
 fn decide(image: &Image, what: Do) -> Vec<Record> {
     match what {
         Do::Fence(letter) => fence(image, id(letter)),
-        Do::Register(letter) => register(image, id(letter), Incarnation(2), Leaving::Unknown, "h", 1),
+        Do::Register(letter) => register(image, id(letter), Incarnation(2), Leaving::Synced, "h", 1),
         Do::RegisterLacking(letter) => register(image, id(letter), Incarnation(2), Leaving::Lacking, "h", 1),
         Do::RegisterEmpty(letter) => register(image, id(letter), Incarnation(2), Leaving::Gone, "h", 1),
         Do::Unregister(letter) => unregister(image, id(letter)),
@@ -134,12 +134,17 @@ fn leaders_and_in_sync_replicas() {
     // Who is not in sync changes nothing when it goes.
     check(Do::Fence('c'), "abc/ab/-/a@5", "abc", "abc/ab/-/a@5");
     check(Do::Fence('e'), "abc/ab/-/a@5", "abc", "abc/ab/-/a@5");
-    // A new life is as good as a fence, but for the right to lead out of the ELR.
+    // A new life on a disk that has all is as good as a fence.
     check(Do::Register('b'), "abc/abc/-/a@5", "abc", "abc/ac/-/a@5");
-    check(Do::Register('a'), "abc/ab/-/a@5", "abc", "abc/b/-/b@6");
-    check(Do::Register('c'), "abc/a/bc/a@5", "abc", "abc/a/b/a@5");
+    check(Do::Register('a'), "abc/ab/-/a@5", "abc", "abc/b/a/b@6");
+    check(Do::Register('c'), "abc/a/bc/a@5", "abc", "abc/a/bc/a@5");
     check(Do::Register('a'), "abc/a/-/a@5", "abc", "abc/a/-/-@6");
-    check(Do::Register('a'), "abc/a/b/a@5", "abc", "abc/b/-/b@6");
+    check(Do::Register('a'), "abc/a/b/a@5", "abc", "abc/b/a/b@6");
+    check(Do::RegisterLacking('a'), "abc/ab/-/a@5", "abc", "abc/b/-/b@6");
+    check(Do::RegisterLacking('c'), "abc/a/bc/a@5", "abc", "abc/a/b/a@5");
+    // All go at once, and the last to come back has lost its disk.
+    check(Do::Register('a'), "abc/ab/-/-@5", "", "abc/b/a/-@5");
+    check(Do::RegisterEmpty('b'), "abc/b/a/-@5", "a", "abc/a/-/a@6");
     // Who may lack what was committed is the last one only if there is no other.
     check(Do::RegisterLacking('b'), "abc/abc/-/a@5", "abc", "abc/ac/-/a@5");
     check(Do::RegisterLacking('a'), "abc/a/b/a@5", "abc", "abc/b/-/b@6");

@@ -89,7 +89,7 @@ impl Play {
 
     pub(super) fn happen(&mut self, event: Option<Event>) {
         let mut effects = Effects::new();
-        let mut cx = Cx { now_ns: self.now_ns, env: &mut self.env, effects: &mut effects };
+        let mut cx = Cx { now_ns: self.now_ns, env: &mut self.env, effects: &mut effects, fatal: None };
         if let Some(event) = event {
             self.running.take_in(event, &mut cx);
         }

@@ -123,7 +123,12 @@ fn a_turn_gives_to_each_before_it_gives_more_to_any() {
     for conn in crowd.conns.clone() {
         crowd.play.running.take_in(
             Event::Received { conn, bytes: bytes.clone().into() },
-            &mut crate::node::Cx { now_ns: 0, env: &mut crowd.play.env, effects: &mut Vec::new() },
+            &mut crate::node::Cx {
+                now_ns: 0,
+                env: &mut crowd.play.env,
+                effects: &mut Vec::new(),
+                fatal: None,
+            },
         );
     }
     let mut answers: BTreeMap<ConnId, usize> = crowd.conns.iter().map(|conn| (*conn, 0)).collect();

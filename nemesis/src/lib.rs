@@ -297,7 +297,7 @@ mod tests {
         expected.extend(["power-loss", "reset"].map(only_simulated));
         assert_eq!(left_out, expected);
         let alone = Place { nodes: 3, copies: 1, live: false };
-        assert_eq!(left_out(alone), [("bit-flip", "needs more copies of each key")]);
+        assert_eq!(super::left_out(alone), [("bit-flip", "needs more copies of each key")]);
         let refused = "fault `bit-flip` destroys one of each key's copies, of which there is 1; a --replication of 2 or more is right";
         assert_eq!(parse(&["bit-flip".to_owned()], alone).err().as_deref(), Some(refused));
         check(

@@ -12,7 +12,6 @@ pub enum DefectKind {
     AckThenTruncate,
     AmnesiacCoordinator,
     DelayedEndtxn,
-    FastFailoverDivergence,
     FetchFilterSkip,
     HwTruncation,
     LastReplicaStanding,
@@ -83,16 +82,6 @@ pub static ALL: &[Defect] = &[
         trigger: "--sim --txn --nemesis hold:one-clients --set client.request.timeout.ms=400 --fault-time 1s \
             --quiet-time 1s --rate 100 --concurrency 8 --keys 4 --time-limit 10s",
         anomalies: &["G1a", "lost-write", "torn-txn"],
-    },
-    Defect {
-        kind: DefectKind::FastFailoverDivergence,
-        name: "fast-failover-divergence",
-        source: "KIP-279, KAFKA-6361; Kafka before 2.0",
-        mechanism: "a leader that is asked where an epoch ends which its log lacks tells the end of another, as if it were \
-            that one's: the follower cuts too little, and their logs differ for good",
-        trigger: "--sim --nemesis latency:one-peers,kill:one --fault-time 2s --quiet-time 1s --rate 300 --keys 16 \
-            --time-limit 30s",
-        anomalies: &["inconsistent-offsets", "lost-write", "unseen", "duplicate"],
     },
     Defect {
         kind: DefectKind::FetchFilterSkip,

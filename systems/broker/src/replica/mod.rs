@@ -5,7 +5,6 @@ mod leader;
 
 pub(crate) use leader::Leader;
 
-use crate::defect::DefectKind;
 use crate::durability::Fsync;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionKey};
 use crate::log::{EpochEnd, LogError, PartitionLog, ReadError};
@@ -201,10 +200,6 @@ impl Replica {
     /// Source: KIP-595, "DivergingEpoch"; KIP-279 for the answer's epoch.
     pub(crate) fn diverges(&self, offset: i64, epoch: i32) -> Option<EpochEnd> {
         let end = self.epoch_end(epoch);
-        // DEFECT fast-failover-divergence: the end of another epoch passes for that of the epoch that was asked for.
-        if self.log.config().defect == Some(DefectKind::FastFailoverDivergence) {
-            return (end.end_offset < offset).then_some(EpochEnd { epoch, ..end });
-        }
         (end.epoch < epoch || end.end_offset < offset).then_some(end)
     }
 

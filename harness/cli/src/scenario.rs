@@ -74,13 +74,15 @@ mod tests {
         assert!(!files.is_empty(), "{}", folder.display());
         for file in files {
             let Origin { config, plan, anomalies, .. } = load(&file).unwrap_or_else(|e| panic!("{e:?}"));
-            assert!(!anomalies.is_empty(), "{}: it has shown none", file.display());
             let test =
                 Test::of(config, None, Some(plan)).unwrap_or_else(|e| panic!("{}: {e:?}", file.display()));
             let verdict = simulate_quietly(&test, &|| false)
                 .unwrap_or_else(|e| panic!("{}: {e:?}", file.display()))
                 .verdict;
-            assert_ne!(verdict.valid, Valid::False, "{}: {:?}", file.display(), verdict.why);
+            // Without an anomaly the cluster did not serve again, which is no verdict.
+            let is_mended =
+                verdict.valid == Valid::True || !anomalies.is_empty() && verdict.valid != Valid::False;
+            assert!(is_mended, "{}: {:?}", file.display(), verdict.why);
         }
     }
 }

@@ -246,6 +246,30 @@ fn a_slow_disk_makes_answers_slow() {
     assert!(count(100) * 2 < count(1), "{} {}", count(100), count(1));
 }
 
+/// A process that does not go on with what has rotted has not crashed.
+#[test]
+fn a_disk_rots_and_is_replaced() {
+    let (mut world, server, ..) = world(1, async |io: Io, _| {
+        let conn = io.connect("n1:1").await.expect("it listens");
+        conn.send(Bytes::from_static(b"kept"));
+        io.sleep(20 * MS).await;
+        conn.send(Bytes::from_static(b"exit"));
+        std::future::pending().await
+    });
+    assert_eq!(world.flip_bit(server, 7), None, "there is nothing yet");
+    world.run_until(10 * MS);
+    let before = world.disk(server).contents("got").map(<[u8]>::to_vec);
+    let flipped = world.flip_bit(server, 9).expect("there is a file");
+    let (path, offset) = ("got".to_owned(), 1);
+    assert_eq!(flipped, FlippedBit { path, offset, was: b'e', is: b'e' ^ 2 });
+    assert_ne!(world.disk(server).contents("got").map(<[u8]>::to_vec), before);
+    assert!(world.has_rotted(server));
+    world.run_until(100 * MS);
+    assert!(!world.is_up(server) && world.crashes().is_empty());
+    world.replace_disk(server);
+    assert!(!world.has_rotted(server) && world.disk(server).files().next().is_none());
+}
+
 /// A process that ends for want of room has not crashed.
 #[test]
 fn a_disk_that_is_full_takes_what_fits() {

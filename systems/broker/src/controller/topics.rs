@@ -1,6 +1,7 @@
 //! What the controller decides about topics: whether one can be made as asked, and where its replicas go.
 
 use super::configs;
+use super::decide::in_order;
 use crate::config::BrokerConfig;
 use crate::coordinators::is_internal;
 use crate::ids::{BrokerId, LeaderEpoch, PartitionEpoch, TopicId};
@@ -81,7 +82,7 @@ pub(crate) fn create(
         unclean_leader_election: settings.unclean_leader_election,
         configs: settings.configs,
     }];
-    records.extend(partitions(image, id, 0, replicas));
+    records.extend(partitions(image, id, settings.min_insync_replicas, 0, replicas));
     Ok(records)
 }
 
@@ -125,24 +126,28 @@ pub(crate) fn grow(
         }
         replicas
     };
-    Ok(partitions(image, id, has as i32, replicas).collect())
+    Ok(partitions(image, id, topic.min_insync_replicas, has as i32, replicas).collect())
 }
 
 /// The records of new partitions, numbered from `first` on.
 fn partitions(
     image: &Image,
     topic: TopicId,
+    min_insync_replicas: u16,
     first: i32,
     replicas: Vec<Vec<BrokerId>>,
 ) -> impl Iterator<Item = Record> {
     (first..).zip(replicas).map(move |(index, replicas)| {
         let live: Vec<BrokerId> = replicas.iter().copied().filter(|id| image.is_live(*id)).collect();
-        // Empty logs are equal: where nobody lives, the first may wait for its turn to lead.
-        let isr = if live.is_empty() { vec![replicas[0]] } else { live.clone() };
+        // Empty logs are equal. So where nobody lives whoever comes first leads, and where too few do for anything to be
+        // committed the others have all that is: one alone might come back without its disk.
+        let isr = if live.is_empty() { replicas.clone() } else { live.clone() };
+        let is_enough = isr.len() >= usize::from(min_insync_replicas).min(replicas.len());
+        let elr = in_order(&replicas, |id| !is_enough && !isr.contains(&id));
         let state = PartitionState {
             leader: live.first().copied(),
             isr,
-            elr: Vec::new(),
+            elr,
             adding: Vec::new(),
             removing: Vec::new(),
             replicas,
@@ -343,8 +348,8 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_live_neither_leads_nor_is_in_sync() {
-        let check = |live: &[i32], leader: Option<i32>, isr: &[i32]| {
+    fn who_does_not_live_does_not_lead_and_is_in_sync_only_if_nobody_lives() {
+        let check = |live: &[i32], leader: Option<i32>, isr: &[i32], elr: &[i32]| {
             let records = create(
                 &image(live),
                 &config(),
@@ -356,12 +361,14 @@ mod tests {
                 panic!("a partition follows its topic")
             };
             assert_eq!(state.leader.map(|id| id.0), leader);
-            assert_eq!(state.isr.iter().map(|id| id.0).collect::<Vec<_>>(), isr);
+            let numbers = |ids: &[BrokerId]| ids.iter().map(|id| id.0).collect::<Vec<_>>();
+            assert_eq!((&numbers(&state.isr)[..], &numbers(&state.elr)[..]), (isr, elr));
             assert_eq!(state.replicas.len(), 3);
         };
-        check(&[1, 2, 3], Some(1), &[1, 2, 3]);
-        check(&[3], Some(3), &[3]);
-        check(&[], None, &[1]);
+        check(&[1, 2, 3], Some(1), &[1, 2, 3], &[]);
+        check(&[1, 3], Some(1), &[1, 3], &[]);
+        check(&[3], Some(3), &[3], &[1, 2]);
+        check(&[], None, &[1, 2, 3], &[]);
     }
     #[test]
     fn topics_grow() {

@@ -10,6 +10,7 @@ mod disk_slow;
 mod hold;
 mod kill;
 mod latency;
+mod membership;
 mod partition;
 mod pause;
 mod power_loss;
@@ -30,6 +31,7 @@ pub static ALL: &[&dyn Fault] = &[
     &hold::Hold,
     &kill::Kill,
     &latency::Latency,
+    &membership::Membership,
     &partition::Partition,
     &pause::Pause,
     &power_loss::PowerLoss,
@@ -253,7 +255,7 @@ fn nodes(aim: &Json) -> Result<Vec<NodeId>, ClusterError> {
 mod tests {
     use super::*;
     use riprap_core::Seed;
-    use riprap_core::cluster::Link;
+    use riprap_core::cluster::{FlippedBit, Link};
     use std::cell::RefCell;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -279,8 +281,7 @@ mod tests {
         check("kill:one,partition:bridge", 3, Ok("kill(one) partition(bridge)"));
         check("kill:one,kill:all", 3, Ok("kill(one all)"));
         check("none", 3, Ok(""));
-        let all =
-            "bit-flip, clock, disk-full, disk-slow, hold, kill, latency, partition, pause, power-loss, reset";
+        let all = "bit-flip, clock, disk-full, disk-slow, hold, kill, latency, membership, partition, pause, power-loss, reset";
         check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
         let refused = "fault `clock` strikes simulated nodes only; leave it out, or add --sim";
         check("kill:one,clock", 3, Err(refused));
@@ -292,7 +293,9 @@ mod tests {
             .collect();
         let only_simulated = |name: &str| format!("{name} simulated nodes only");
         let mut expected: Vec<String> =
-            ["bit-flip", "clock", "disk-full", "disk-slow", "hold", "latency"].map(only_simulated).to_vec();
+            ["bit-flip", "clock", "disk-full", "disk-slow", "hold", "latency", "membership"]
+                .map(only_simulated)
+                .to_vec();
         expected.push("partition needs more nodes".to_owned());
         expected.extend(["power-loss", "reset"].map(only_simulated));
         assert_eq!(left_out, expected);
@@ -318,6 +321,20 @@ mod tests {
             assert!(!info.doc.is_empty() && !info.shapes.is_empty(), "{}", info.name);
             assert!(info.shapes.iter().all(|shape| !shape.doc.is_empty()), "{}: shapes", info.name);
             assert_ne!(info.strike_f, info.heal_f, "{}", info.name);
+        }
+    }
+
+    /// Whatever rots has to be whole elsewhere.
+    #[test]
+    fn one_disk_rots_in_a_run() {
+        let fault = find("bit-flip").expect("it is one");
+        for seed in 0..20 {
+            let mut random = Seed(seed).stream("test", "rot");
+            let targets = fault.targets(&NodeId::first(5), &mut random);
+            let aim = fault.aim(&fault.info().shapes[0], &targets, &mut random);
+            assert_eq!((targets.len(), aim["nodes"].clone()), (1, json!([targets[0].to_string()])));
+            // What reads as it did before has not flipped.
+            assert!(!fault.strike(&Net::default(), &aim).expect("it can").took_effect);
         }
     }
 
@@ -358,6 +375,9 @@ mod tests {
             Ok(())
         }
         fn delay_ms(&self, _: NodeId) -> Result<PerLink<u64>, ClusterError> { Ok(*self.delays_ms.borrow()) }
+        fn flip_bit(&self, _: NodeId, draw: u64) -> Result<Option<FlippedBit>, ClusterError> {
+            Ok(Some(FlippedBit { path: "log".to_owned(), offset: draw, was: 7, is: 7 }))
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The bundled broker as a system under test: this very program, run as `riprap broker`.
 
+mod admin;
 mod narrator;
 mod simulation;
 
@@ -145,16 +146,16 @@ impl Registered for Bundled {
 /// The version of Metadata that brokers are asked in whether they serve.
 const METADATA_VERSION: i16 = 9;
 
-/// A question for all that a broker knows, as a frame.
-fn metadata_request() -> Bytes {
-    let header = RequestHeader {
-        api_key: MetadataRequest::KEY,
-        api_version: METADATA_VERSION,
-        correlation_id: 1,
-        client_id: Some("riprap".to_owned()),
-    };
-    let request = MetadataRequest { topics: None, allow_auto_topic_creation: false, ..Default::default() };
-    frame::encode_request(&header, &request).expect("a small request")
+/// A question for all that a broker knows.
+fn metadata_request() -> MetadataRequest {
+    MetadataRequest { topics: None, allow_auto_topic_creation: false, ..Default::default() }
+}
+
+/// A request as a frame, the only one of its connection.
+fn request_frame<R: Request>(api_version: i16, request: &R) -> Bytes {
+    let client_id = Some("riprap".to_owned());
+    let header = RequestHeader { api_key: R::KEY, api_version, correlation_id: 1, client_id };
+    frame::encode_request(&header, request).expect("a small request")
 }
 
 /// Whether all is settled in what a node knows: all brokers, and a leader of every partition.
@@ -178,7 +179,7 @@ fn ask_metadata(address: SocketAddr) -> Result<MetadataResponse, String> {
     let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(in_words)?;
     stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
     stream.set_write_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
-    stream.write_all(&metadata_request()).map_err(in_words)?;
+    stream.write_all(&request_frame(METADATA_VERSION, &metadata_request())).map_err(in_words)?;
     let mut reader = FrameReader::new(frame::MAX_RESPONSE_SIZE_BYTES);
     let mut buffer = [0; 16 << 10];
     loop {

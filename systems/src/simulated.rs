@@ -4,12 +4,13 @@
 
 use riprap_core::Key;
 use riprap_core::client::{ClientConfig, LocalFuture, Log, LogError};
-use riprap_core::cluster::NodeId;
+use riprap_core::cluster::{MemberChange, NodeId};
 use riprap_core::plan::TestConfig;
 use riprap_core::story::About;
 use riprap_core::system::Deployment;
 use riprap_env::Node;
 use riprap_env::task::Io;
+use std::rc::Rc;
 
 /// A setting that swarm testing draws.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +72,16 @@ pub trait Simulated: Sync {
     fn knobs(&self, _config: &TestConfig) -> Vec<Knob> {
         Vec::new()
     }
+
+    /// Changes the members of a cluster of so many nodes, asked from a host of its own, however long it takes; `tell` is told
+    /// how far it is. The node that joins is made by [`Simulated::node`], and is not among the `nodes`.
+    fn administer(
+        &self,
+        io: Io,
+        nodes: u16,
+        change: MemberChange,
+        tell: Rc<dyn Fn(String)>,
+    ) -> LocalFuture<'static, ()>;
 
     /// Bytes on a connection, in a few words: of who opened it (`asks`), or of who answers.
     fn describe(&self, asks: bool, bytes: &[u8]) -> String;

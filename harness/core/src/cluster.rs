@@ -79,6 +79,23 @@ pub struct FlippedBit {
     pub is: u8,
 }
 
+/// A change of the cluster's members, by an administrator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemberChange {
+    /// A node takes over copies of others, as is drawn.
+    Join {
+        /// The node.
+        node: NodeId,
+        /// Which copies.
+        draw: u64,
+    },
+    /// What a node has goes to others, and it is a member no longer.
+    Leave {
+        /// The node.
+        node: NodeId,
+    },
+}
+
 /// A running cluster.
 pub trait Cluster {
     /// Its nodes, in order.
@@ -153,6 +170,22 @@ pub trait Cluster {
     /// Gives the node an empty disk; its process, if there is one, ends at once.
     fn replace_disk(&self, _node: NodeId) -> Result<(), ClusterError> {
         Err(only_simulated("have disks that can be replaced"))
+    }
+
+    /// A node that is none of the cluster's, and can join it.
+    fn spare(&self) -> Option<NodeId> {
+        None
+    }
+
+    /// Has an administrator change the cluster's members. It takes time, and goes on until it is done or another change is
+    /// asked for.
+    fn change_members(&self, _change: MemberChange) -> Result<(), ClusterError> {
+        Err(only_simulated("can be joined by others"))
+    }
+
+    /// How far the last change is, in words; empty if there was none.
+    fn members_told(&self) -> Result<String, ClusterError> {
+        Err(only_simulated("can be joined by others"))
     }
 
     /// Replaces the nodes that are far away: all that is sent to them over these links takes so much longer. Units:

@@ -58,6 +58,11 @@ pub trait Fault: Sync {
         nodes.to_vec()
     }
 
+    /// Whether it strikes a node that is none of the cluster's at first.
+    fn needs_spare(&self) -> bool {
+        false
+    }
+
     /// Draws one strike: everything that [`Fault::strike`] needs, explicit, so that a plan can be replayed.
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json;
 

@@ -3,14 +3,23 @@
 use crate::host::{Crash, HostId};
 use crate::network::Others;
 use crate::world::World;
-use riprap_core::cluster::{Cluster, ClusterError, FlippedBit, Link, Links, NodeId, NodeState, PerLink};
-use std::cell::{RefCell, RefMut};
+use riprap_core::client::LocalFuture;
+use riprap_core::cluster::{
+    Cluster, ClusterError, FlippedBit, Link, Links, MemberChange, NodeId, NodeState, PerLink,
+};
+use riprap_env::task::{Io, Tasks};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Changes the members of a cluster, from a host; it tells how far it is.
+pub type Administer = Rc<dyn Fn(MemberChange, Io, Rc<dyn Fn(String)>) -> LocalFuture<'static, ()>>;
 
 /// A simulated cluster. Its nodes are the first hosts of its world, named as they are: `n1`, `n2`, ...
 pub struct SimCluster {
     world: RefCell<World>,
     nodes: BTreeMap<NodeId, HostId>,
+    spare: Option<Spare>,
     /// Why a process that does not run ended.
     ends: RefCell<BTreeMap<NodeId, &'static str>>,
 }
@@ -27,7 +36,37 @@ impl SimCluster {
             (id, world.add(&id.to_string(), move || make(id)))
         };
         let nodes = NodeId::first(nodes).into_iter().map(add).collect();
-        SimCluster { world: RefCell::new(world), nodes, ends: RefCell::default() }
+        SimCluster { world: RefCell::new(world), nodes, spare: None, ends: RefCell::default() }
+    }
+
+    /// The same, with a node more that can join it.
+    pub fn with_spare(
+        mut self,
+        make: impl Fn(NodeId) -> Box<dyn riprap_env::Node> + 'static,
+        administer: Administer,
+    ) -> SimCluster {
+        let node = NodeId(self.nodes.len() as u16 + 1);
+        let host = self.world().add(&node.to_string(), move || make(node));
+        self.spare = Some(Spare {
+            node,
+            host,
+            administer,
+            administrator: Cell::new(None),
+            changes: Cell::new(0),
+            told: Rc::default(),
+        });
+        self
+    }
+
+    /// All hosts of the cluster's nodes, the spare one among them.
+    fn all(&self) -> impl Iterator<Item = (NodeId, HostId)> + '_ {
+        let spare = self.spare.iter().map(|spare| (spare.node, spare.host));
+        self.nodes.iter().map(|(node, host)| (*node, *host)).chain(spare)
+    }
+
+    /// The node of a host, if it is one's.
+    pub fn node_of(&self, host: HostId) -> Option<NodeId> {
+        self.all().find(|(_, at)| *at == host).map(|(node, _)| node)
     }
 
     /// The world that it lives in.
@@ -37,12 +76,13 @@ impl SimCluster {
 
     /// The host of a node. Errors: there is no such node.
     pub fn host(&self, node: NodeId) -> Result<HostId, ClusterError> {
-        self.nodes.get(&node).copied().ok_or_else(|| ClusterError(format!("there is no node {node}")))
+        let found = self.all().find(|(it, _)| *it == node).map(|(_, host)| host);
+        found.ok_or_else(|| ClusterError(format!("there is no node {node}")))
     }
 
     /// Who is at the other end of these links of a node.
     fn others(&self, links: Links) -> Others {
-        let nodes = || self.nodes.values().copied().collect();
+        let nodes = || self.all().map(|(_, host)| host).collect();
         match links {
             Links::All => Others::All,
             Links::Peers => Others::Among(nodes()),
@@ -54,8 +94,7 @@ impl SimCluster {
     fn count(&self, others: impl Iterator<Item = HostId>) -> PerLink<usize> {
         let mut counts = PerLink::default();
         for other in others {
-            let is_node = self.nodes.values().any(|host| *host == other);
-            *(if is_node { &mut counts.peers } else { &mut counts.clients }) += 1;
+            *(if self.node_of(other).is_some() { &mut counts.peers } else { &mut counts.clients }) += 1;
         }
         counts
     }
@@ -63,9 +102,24 @@ impl SimCluster {
     /// The nodes whose process ended though nobody had ended it, each with how.
     pub fn ended_by_themselves(&self) -> Vec<(NodeId, Crash)> {
         let world = self.world.borrow();
-        let of = |host: HostId| self.nodes.iter().find(|(_, at)| **at == host).map(|(node, _)| *node);
-        world.crashes().iter().filter_map(|crash| Some((of(crash.host)?, crash.clone()))).collect()
+        world.crashes().iter().filter_map(|crash| Some((self.node_of(crash.host)?, crash.clone()))).collect()
     }
+}
+
+/// A node that can join the cluster.
+struct Spare {
+    node: NodeId,
+    host: HostId,
+    administer: Administer,
+    /// The host from which the last change is asked for.
+    administrator: Cell<Option<HostId>>,
+    changes: Cell<u64>,
+    /// How far it is.
+    told: Rc<RefCell<String>>,
+}
+
+fn nobody_joins() -> ClusterError {
+    ClusterError("there is no node that could join".to_owned())
 }
 
 impl Cluster for SimCluster {
@@ -187,6 +241,34 @@ impl Cluster for SimCluster {
         self.world().replace_disk(host);
         self.ends.borrow_mut().insert(node, "killed");
         Ok(())
+    }
+
+    fn spare(&self) -> Option<NodeId> {
+        self.spare.as_ref().map(|spare| spare.node)
+    }
+
+    fn change_members(&self, change: MemberChange) -> Result<(), ClusterError> {
+        let spare = self.spare.as_ref().ok_or_else(nobody_joins)?;
+        if let Some(before) = spare.administrator.take() {
+            self.world().kill(before);
+        }
+        let number = spare.changes.get() + 1;
+        spare.changes.set(number);
+        let told = Rc::clone(&spare.told);
+        told.borrow_mut().clear();
+        let administer = Rc::clone(&spare.administer);
+        let host = self.world().add(&format!("admin{number}"), move || {
+            let (told, administer) = (Rc::clone(&told), Rc::clone(&administer));
+            let tell: Rc<dyn Fn(String)> = Rc::new(move |how_far| *told.borrow_mut() = how_far);
+            Box::new(Tasks::new(move |io| administer(change, io, tell)))
+        });
+        spare.administrator.set(Some(host));
+        self.world().start(host);
+        Ok(())
+    }
+
+    fn members_told(&self) -> Result<String, ClusterError> {
+        Ok(self.spare.as_ref().ok_or_else(nobody_joins)?.told.borrow().clone())
     }
 
     fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {

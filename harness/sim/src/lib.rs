@@ -19,7 +19,7 @@ pub mod runner;
 mod trace;
 mod world;
 
-pub use cluster::SimCluster;
+pub use cluster::{Administer, SimCluster};
 pub use host::{Crash, HostId, PanicPlace};
 pub use network::{Direction, Others};
 pub use riprap_core::plan::Physics;

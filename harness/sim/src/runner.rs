@@ -387,9 +387,7 @@ impl<'a> Runner<'a> {
         if crashes.is_empty() {
             return Ok(());
         }
-        let nodes: Vec<HostId> =
-            self.cluster.nodes().iter().filter_map(|node| self.cluster.host(*node).ok()).collect();
-        if let Some(crash) = crashes.iter().find(|crash| !nodes.contains(&crash.host)) {
+        if let Some(crash) = crashes.iter().find(|crash| self.cluster.node_of(crash.host).is_none()) {
             let backtrace = crash.panic.as_ref().map(|panic| panic.backtrace.clone()).unwrap_or_default();
             return Err(RunError::ClientPanicked { how: crash.how.clone(), backtrace });
         }

@@ -1,21 +1,22 @@
 //! The bundled broker in simulation.
 
 use super::narrator::Brokers;
-use super::{METADATA_VERSION, PORT, metadata_request, settled};
+use super::{METADATA_VERSION, PORT, admin, metadata_request, request_frame, settled};
 use crate::simulated::{Knob, Narrator, Simulated};
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
 use riprap_client::{Options, WireLog};
 use riprap_core::Key;
 use riprap_core::client::{ClientConfig, LocalFuture, Log, LogError};
-use riprap_core::cluster::NodeId;
+use riprap_core::cluster::{MemberChange, NodeId};
 use riprap_core::plan::TestConfig;
 use riprap_core::system::Deployment;
 use riprap_env::Node;
 use riprap_env::task::Io;
-use riprap_protocol::ApiKey;
 use riprap_protocol::frame::{self, FrameReader};
-use riprap_protocol::messages::{MetadataRequest, MetadataResponse};
+use riprap_protocol::messages::MetadataResponse;
+use riprap_protocol::{ApiKey, Request};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 pub(crate) struct Simulation;
 
@@ -44,6 +45,16 @@ impl Simulated for Simulation {
 
     fn knobs(&self, config: &TestConfig) -> Vec<Knob> {
         knobs(config)
+    }
+
+    fn administer(
+        &self,
+        io: Io,
+        nodes: u16,
+        change: MemberChange,
+        tell: Rc<dyn Fn(String)>,
+    ) -> LocalFuture<'static, ()> {
+        Box::pin(admin::administer(io, nodes, change, tell))
     }
 
     fn describe(&self, asks: bool, bytes: &[u8]) -> String {
@@ -122,11 +133,13 @@ fn knobs(config: &TestConfig) -> Vec<Knob> {
 /// On a network of such latency even a slow parcel is there before a client gives up.
 const QUICK_NS: u64 = 1_000_000;
 
-/// A broker's configuration before anything is set.
+/// A broker's configuration before anything is set. One that is not of the nodes observes their quorum.
 pub(super) fn config(node: NodeId, nodes: u16) -> BrokerConfig {
-    let address = |id: NodeId| (broker_id(id), Address { host: id.to_string(), port: PORT });
-    let brokers: BTreeMap<BrokerId, Address> = NodeId::first(nodes).into_iter().map(address).collect();
-    BrokerConfig::new(broker_id(node), brokers)
+    let address = |id: NodeId| Address { host: id.to_string(), port: PORT };
+    let brokers: BTreeMap<BrokerId, Address> =
+        NodeId::first(nodes).into_iter().map(|id| (broker_id(id), address(id))).collect();
+    let advertised = (node.0 > nodes).then(|| address(node));
+    BrokerConfig { advertised, ..BrokerConfig::new(broker_id(node), brokers) }
 }
 
 fn broker_id(node: NodeId) -> BrokerId {
@@ -134,13 +147,23 @@ fn broker_id(node: NodeId) -> BrokerId {
 }
 
 /// Asks a broker what it knows of the cluster. Errors: in words.
-async fn ask_metadata(io: &Io, to: &str) -> Result<MetadataResponse, String> {
+pub(super) async fn ask_metadata(io: &Io, to: &str) -> Result<MetadataResponse, String> {
+    ask(io, to, METADATA_VERSION, &metadata_request()).await
+}
+
+/// Asks a broker, on a connection of its own. Errors: in words.
+pub(super) async fn ask<R: Request>(
+    io: &Io,
+    to: &str,
+    version: i16,
+    request: &R,
+) -> Result<R::Response, String> {
     let conn = io.connect(to).await.map_err(|e| e.to_string())?;
-    conn.send(metadata_request());
+    conn.send(request_frame(version, request));
     let mut reader = FrameReader::new(frame::MAX_RESPONSE_SIZE_BYTES);
     loop {
         if let Some(frame) = reader.next_frame().map_err(|e| e.to_string())? {
-            let response = frame::decode_response::<MetadataRequest>(frame, METADATA_VERSION);
+            let response = frame::decode_response::<R>(frame, version);
             return response.map(|(_, response)| response).map_err(|e| e.to_string());
         }
         reader.push(&conn.receive().await.ok_or("connection closed")?);

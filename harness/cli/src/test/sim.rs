@@ -89,7 +89,13 @@ pub(crate) fn simulate(
     setup(&mut world);
     let deployment = test.deployment.clone();
     let nodes = config.nodes;
-    let cluster = SimCluster::new(world, nodes, move |node| simulated.node(&deployment, nodes, node));
+    let make = move |node| simulated.node(&deployment, nodes, node);
+    let mut cluster = SimCluster::new(world, nodes, make.clone());
+    // A host more would not change what happens, but its place among the others is part of the trace.
+    if test.faults.iter().any(|(fault, _)| fault.needs_spare()) {
+        cluster = cluster
+            .with_spare(make, Rc::new(move |change, io, tell| simulated.administer(io, nodes, change, tell)));
+    }
     let faults: Vec<&'static dyn Fault> = test.faults.iter().map(|(fault, _)| *fault).collect();
     let parts = Parts {
         cluster,

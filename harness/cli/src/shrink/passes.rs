@@ -29,7 +29,7 @@ const PATIENCE: [Patience; 3] = [
     Patience { tries: 32, cost_percent: 1000 },
 ];
 /// How much for the first guess at what matters, of which mostly little is left.
-const PATIENCE_AT_FIRST: Patience = Patience { tries: 8, cost_percent: 100 };
+const PATIENCE_AT_FIRST: Patience = Patience { tries: 8, cost_percent: 60 };
 /// A case that is so many times smaller at once is tried so many times as often, but not more than this many.
 const MAX_TIMES_AS_OFTEN: usize = 8;
 /// Of lists in at most so many parts each part is tried alone, before the rest without it: mostly one client or one fault
@@ -194,12 +194,15 @@ impl<'a> Shrinker<'a> {
 
     /// The ops that prove the anomaly with what went on around them; whether that shows it.
     fn around_the_proof(&mut self) -> bool {
-        let whole = self.best.clone();
-        for Proof { places, key } in self.proofs() {
+        let (whole, proofs) = (self.best.clone(), self.proofs());
+        // The fewer clients the better: with few a run costs little, and most anomalies need no more.
+        let by_clients: [fn(&Proof) -> Option<Whose>; 3] =
+            [|_| Some(Whose::Provers), |proof| proof.key.map(Whose::Senders), |_| Some(Whose::All)];
+        for whose in by_clients {
             for near_ns in NEAR_PROOF_NS {
-                let senders = key.map(Whose::Senders);
-                for whose in [Some(Whose::Provers), senders, Some(Whose::All)].into_iter().flatten() {
-                    let case = whole.around(&places, near_ns, whose);
+                for proof in &proofs {
+                    let Some(whose) = whose(proof) else { continue };
+                    let case = whole.around(&proof.places, near_ns, whose);
                     if case.ops().len() < whole.ops().len() && !self.is_over() && self.try_case(case) {
                         return true;
                     }

@@ -207,7 +207,8 @@ impl Search {
     ) -> Result<Search, Failure> {
         let first_seed = 1 + start * SEEDS_PER_START;
         let is_unwanted = || stop.load(Ordering::Relaxed);
-        let (mut spent, mut clean, mut others, mut shrunk) = (Duration::ZERO, Vec::new(), Vec::new(), None);
+        let (mut spent, mut clean, mut shrunk) = (Duration::ZERO, Vec::new(), None);
+        let mut others: Vec<String> = Vec::new();
         let mut found: Option<String> = None;
         let mut seed = first_seed;
         while found.is_none() && spent < args.budget {
@@ -215,10 +216,12 @@ impl Search {
             let before = thread_cpu_time();
             let outcome = simulate_quietly(&test, &is_unwanted)?;
             spent += thread_cpu_time() - before;
-            for (name, _) in outcome.verdict.forbidden() {
-                if target.defect.anomalies.contains(&name) {
-                    found.get_or_insert_with(|| name.to_owned());
-                } else if !others.iter().any(|other| other == name) {
+            let shown: Vec<&str> = outcome.verdict.forbidden().map(|(name, _)| name).collect();
+            let expected = target.defect.anomalies;
+            // Of several that which the defect names first: others of them may be a rare coincidence.
+            found = expected.iter().find(|name| shown.contains(name)).map(|name| (*name).to_owned());
+            for name in shown.into_iter().filter(|name| !expected.contains(name)) {
+                if !others.iter().any(|other| other == name) {
                     others.push(name.to_owned());
                 }
             }

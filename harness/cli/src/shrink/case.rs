@@ -76,18 +76,23 @@ impl Case {
         Case { plan, ..self }
     }
 
-    /// What went on for some time before and after each of some ops, and since the faults struck that were at work then, as
-    /// far as some clients did it. Clients have the keys that they had; and what came before does not take its time.
-    pub(super) fn around(&self, places: &BTreeSet<usize>, near_ns: u64, whose: Whose) -> Case {
+    /// What went on for some time before and after each of some ops, and while faults were at work that were at work then, as
+    /// far as some clients did it. Of each op it is given by its place how long it lasted. Clients have the keys that they
+    /// had; and what came before does not take its time.
+    pub(super) fn around(&self, places: &BTreeMap<usize, u64>, near_ns: u64, whose: Whose) -> Case {
         let ops = self.ops();
         let heal_ns = |unit: &Unit| unit.heal.as_ref().map_or(u64::MAX, |heal| heal.time_ns);
         let all_faults = units(&self.plan.faults);
-        let spans = places.iter().map(|place| ops[*place].time_ns).map(|time_ns| {
-            let (from_ns, until_ns) = (time_ns.saturating_sub(near_ns), time_ns + near_ns);
+        let spans = places.iter().map(|(place, lasted_ns)| {
+            let time_ns = ops[*place].time_ns;
+            let (from_ns, until_ns) = (time_ns.saturating_sub(near_ns), time_ns + lasted_ns + near_ns);
             let at_work =
                 all_faults.iter().filter(|unit| unit.strike.time_ns <= until_ns && heal_ns(unit) >= from_ns);
-            let struck_ns = at_work.map(|unit| unit.strike.time_ns.saturating_sub(BEFORE_STRIKE_NS)).min();
-            (struck_ns.map_or(from_ns, |struck_ns| struck_ns.min(from_ns)), until_ns)
+            at_work.fold((from_ns, until_ns), |(from_ns, until_ns), unit| {
+                let struck_ns = unit.strike.time_ns.saturating_sub(BEFORE_STRIKE_NS);
+                let over_ns = heal_ns(unit).saturating_add(near_ns);
+                (from_ns.min(struck_ns), until_ns.max(over_ns))
+            })
         });
         let spans: Vec<(u64, u64)> = spans.collect();
         let is_near = |from_ns: u64, until_ns: u64| {
@@ -95,7 +100,7 @@ impl Case {
                 .iter()
                 .any(|(span_from_ns, span_until_ns)| from_ns <= *span_until_ns && until_ns >= *span_from_ns)
         };
-        let of_places = places.iter().map(|place| ops[*place].thread);
+        let of_places = places.keys().map(|place| ops[*place].thread);
         let senders = ops.iter().filter(|op| is_near(op.time_ns, op.time_ns)).filter(|op| match whose {
             Whose::Provers => false,
             Whose::Senders(key) => keys_sent(&op.draft.value).any(|sent| sent == key),
@@ -350,7 +355,7 @@ mod tests {
     #[test]
     fn what_went_on_around_an_op_is_kept() {
         let check = |near_ms: u64, whose: Whose, ops: &[u64], faults: &[u64]| {
-            let case = three_clients().around(&BTreeSet::from([3]), near_ms * MS, whose);
+            let case = three_clients().around(&BTreeMap::from([(3, 100 * MS)]), near_ms * MS, whose);
             assert_eq!(times_ms(&case), (ops.to_vec(), faults.to_vec()), "{near_ms}");
         };
         // Since the fault struck, and a little before it; it ends with the run, a second after the last op.

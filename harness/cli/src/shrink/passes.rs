@@ -76,8 +76,8 @@ impl Target {
 
 /// What proves the anomaly.
 struct Proof {
-    /// The places of ops in the plan.
-    places: BTreeSet<usize>,
+    /// Ops by their places in the plan, with how long they lasted. Units: nanoseconds.
+    places: BTreeMap<usize, u64>,
     /// The key that it is about, if it is about one.
     key: Option<Key>,
 }
@@ -217,10 +217,11 @@ impl<'a> Shrinker<'a> {
         let history = &self.outcome.history;
         // The plan of the best is what its clients have begun in the main phase, in that order.
         let begun = history.pairs().filter(|(op, _)| matches!(op.process(), Process::Client(_)));
-        let mut places: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut places: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
         for (place, (invoked, completed)) in begun.take(self.best.ops().len()).enumerate() {
-            places.insert(invoked.index(), place);
-            places.extend(completed.map(|op| (op.index(), place)));
+            let lasted_ns = completed.map_or(0, |op| op.time_ns() - invoked.time_ns()).unsigned_abs();
+            places.insert(invoked.index(), (place, lasted_ns));
+            places.extend(completed.map(|op| (op.index(), (place, lasted_ns))));
         }
         let shown = self.outcome.verdict.forbidden().find(|(name, _)| *name == self.target.anomaly);
         let examples = shown.into_iter().flat_map(|(_, anomaly)| &anomaly.examples).take(MAX_EXAMPLES);

@@ -80,7 +80,7 @@ pub static ALL: &[Defect] = &[
         mechanism: "the cluster offers the old protocol of transactions only: an EndTxn that was long on its way \
             ends the producer's next transaction, which has the same epoch",
         trigger: "--sim --txn --nemesis hold:one-clients --set client.request.timeout.ms=400 --fault-time 1s \
-            --quiet-time 1s --rate 100 --concurrency 8 --keys 4 --time-limit 10s",
+            --quiet-time 1s --rate 100 --concurrency 8 --keys 2 --time-limit 5s",
         anomalies: &["G1a", "lost-write", "torn-txn"],
     },
     Defect {

@@ -30,6 +30,8 @@ const PATIENCE: [Patience; 3] = [
 ];
 /// How much for the first guess at what matters, of which mostly little is left.
 const PATIENCE_AT_FIRST: Patience = Patience { tries: 8, cost_percent: 60 };
+/// Guessing takes no more than this part of the time: where it is no use, halving has to be.
+const GUESSING_PART: u32 = 4;
 /// A case that is so many times smaller at once is tried so many times as often, but not more than this many.
 const MAX_TIMES_AS_OFTEN: usize = 8;
 /// Of lists in at most so many parts each part is tried alone, before the rest without it: mostly one client or one fault
@@ -161,7 +163,9 @@ impl<'a> Shrinker<'a> {
     }
 
     pub(super) fn shrink(&mut self) {
-        while !self.is_over() && self.around_the_proof() {}
+        let now = Instant::now();
+        let until = now + self.limit.deadline.saturating_duration_since(now) / GUESSING_PART;
+        while self.around_the_proof(until) {}
         self.patience = PATIENCE[0];
         self.cut_the_end();
         for patience in PATIENCE {
@@ -192,8 +196,8 @@ impl<'a> Shrinker<'a> {
         (self.best.ops().len(), self.best.plan.faults.len(), config.nodes, config.settings.len())
     }
 
-    /// The ops that prove the anomaly with what went on around them; whether that shows it.
-    fn around_the_proof(&mut self) -> bool {
+    /// The ops that prove the anomaly with what went on around them; whether that shows it, found out in time.
+    fn around_the_proof(&mut self, until: Instant) -> bool {
         let (whole, proofs) = (self.best.clone(), self.proofs());
         // The fewer clients the better: with few a run costs little, and most anomalies need no more.
         let by_clients: [fn(&Proof) -> Option<Whose>; 3] =
@@ -203,7 +207,10 @@ impl<'a> Shrinker<'a> {
                 for proof in &proofs {
                     let Some(whose) = whose(proof) else { continue };
                     let case = whole.around(&proof.places, near_ns, whose);
-                    if case.ops().len() < whole.ops().len() && !self.is_over() && self.try_case(case) {
+                    if self.is_over() || Instant::now() >= until {
+                        return false;
+                    }
+                    if case.ops().len() < whole.ops().len() && self.try_case(case) {
                         return true;
                     }
                 }

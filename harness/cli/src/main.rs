@@ -22,6 +22,10 @@ use clap::error::ErrorKind;
 use riprap_checker::Valid;
 use std::process::ExitCode;
 
+/// A simulation allocates for each message, and is a tenth faster with this than with the C library's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Why there is no verdict: one line each.
 #[derive(Debug)]
 pub(crate) enum Failure {

@@ -17,6 +17,7 @@ pub use combinators::{
 pub use script::{PlannedOp, script};
 
 use crate::op::{F, Op, OpValue, Process};
+use smallvec::SmallVec;
 
 /// A thread of the interpreter: client threads are numbered from 0. A thread outlives the processes that it runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -27,22 +28,25 @@ pub enum Thread {
     Nemesis,
 }
 
+/// Threads, each with the process that it runs. A generator makes a new list at each of its levels, each time that it is
+/// asked: most are short.
+pub type Threads = SmallVec<[(Thread, Process); 8]>;
+
 /// What a generator may know of the run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Context {
     /// Nanoseconds since the generator began to be asked.
     pub time_ns: u64,
     /// The threads that may act, each with the process it runs, the one that has been free for longest first.
-    pub free: Vec<(Thread, Process)>,
+    pub free: Threads,
     /// All threads, busy or free, each with the process it runs, sorted by thread.
-    pub all: Vec<(Thread, Process)>,
+    pub all: Threads,
 }
 
 impl Context {
     /// The same moment, with only the threads that `keep` wants.
     pub fn restrict(&self, keep: impl Fn(Thread) -> bool) -> Context {
-        let only =
-            |threads: &[(Thread, Process)]| threads.iter().copied().filter(|(t, _)| keep(*t)).collect();
+        let only = |threads: &Threads| threads.iter().copied().filter(|(t, _)| keep(*t)).collect();
         Context { time_ns: self.time_ns, free: only(&self.free), all: only(&self.all) }
     }
 

@@ -8,7 +8,7 @@
 //! Its thread goes on as a new process, number `process + concurrency`, with a new client.
 
 use crate::client::Completion;
-use crate::generator::{Ask, BoxedGenerator, Context, Draft, Generator as _, Offer, Thread};
+use crate::generator::{Ask, BoxedGenerator, Context, Draft, Generator as _, Offer, Thread, Threads};
 use crate::op::{Extra, F, Kind, Op, OpValue, Process};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,10 +42,11 @@ pub struct Interpreter {
     generator: BoxedGenerator,
     /// When the present generator began to be asked: generators count time from there.
     began_ns: u64,
-    processes: BTreeMap<Thread, Process>,
+    /// Sorted by thread.
+    processes: Threads,
     running: BTreeMap<Thread, Running>,
     /// Free threads, the one that has been free for longest first.
-    free: VecDeque<Thread>,
+    free: VecDeque<(Thread, Process)>,
     next_index: u64,
     last_time_ns: u64,
 }
@@ -58,12 +59,12 @@ impl Interpreter {
             Thread::Client(n) => (thread, Process::Client(n)),
             Thread::Nemesis => (thread, Process::Nemesis),
         });
-        let processes: BTreeMap<_, _> = processes.collect();
+        let processes: Threads = processes.collect();
         Interpreter {
             concurrency,
             generator: crate::generator::then(Vec::new()),
             began_ns: 0,
-            free: processes.keys().copied().collect(),
+            free: processes.iter().copied().collect(),
             processes,
             running: BTreeMap::new(),
             next_index: 0,
@@ -79,7 +80,12 @@ impl Interpreter {
 
     /// The process that a thread runs now.
     pub fn process(&self, thread: Thread) -> Process {
-        self.processes[&thread]
+        self.processes[self.place_of(thread)].1
+    }
+
+    fn place_of(&self, thread: Thread) -> usize {
+        let found = self.processes.binary_search_by_key(&thread, |(thread, _)| *thread);
+        found.expect("each thread has its process")
     }
 
     /// The threads with an op under way.
@@ -88,11 +94,10 @@ impl Interpreter {
     }
 
     fn context(&self, now_ns: u64) -> Context {
-        let with_process = |thread: &Thread| (*thread, self.processes[thread]);
         Context {
             time_ns: now_ns.saturating_sub(self.began_ns),
-            free: self.free.iter().map(with_process).collect(),
-            all: self.processes.keys().map(with_process).collect(),
+            free: self.free.iter().copied().collect(),
+            all: self.processes.clone(),
         }
     }
 
@@ -113,7 +118,7 @@ impl Interpreter {
     fn invoke(&mut self, now_ns: u64, context: &Context, mut offer: Offer) -> Next {
         self.generator.take(context, &mut offer);
         let Offer { draft: Draft { f, value, from_beginning, abort }, thread, .. } = offer;
-        self.free.retain(|free| *free != thread);
+        self.free.retain(|(free, _)| *free != thread);
         self.running.insert(thread, Running { f: f.clone(), value: value.clone() });
         let extra = Extra { from_beginning, abort, ..Extra::default() };
         let op = self.record(now_ns, thread, Kind::Invoke, f, value, extra);
@@ -135,9 +140,10 @@ impl Interpreter {
         if op.kind == Kind::Info
             && let Process::Client(process) = op.process
         {
-            self.processes.insert(thread, Process::Client(process + self.concurrency));
+            let place = self.place_of(thread);
+            self.processes[place].1 = Process::Client(process + self.concurrency);
         }
-        self.free.push_back(thread);
+        self.free.push_back((thread, self.process(thread)));
         op
     }
 
@@ -148,7 +154,7 @@ impl Interpreter {
         Op {
             index,
             time_ns: i64::try_from(self.last_time_ns).expect("a run is shorter than 292 years"),
-            process: self.processes[&thread],
+            process: self.process(thread),
             kind,
             f,
             value,

@@ -59,6 +59,8 @@ pub(crate) struct Host {
     pub(crate) conns: BTreeMap<ConnId, (usize, usize)>,
     /// The wake-up that it asked for last, by number.
     pub(crate) wake: u64,
+    /// When that is due, if it is still to come.
+    pub(crate) wake_at_ns: Option<u64>,
     pub(crate) sync_draws: DrawStream,
     pub(crate) batch_draws: DrawStream,
     pub(crate) power_draws: DrawStream,
@@ -90,6 +92,7 @@ impl Host {
             accepted: 0,
             conns: BTreeMap::new(),
             wake: 0,
+            wake_at_ns: None,
             sync_draws: draws("sync"),
             batch_draws: draws("batch"),
             power_draws: draws("power"),

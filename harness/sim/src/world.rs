@@ -41,6 +41,8 @@ pub struct World {
     crashes: Vec<Crash>,
     log_level: Option<LogLevel>,
     follower: Option<Follower>,
+    /// Empty: room for what a node wants done, kept from one to the next.
+    effects: Vec<Effect>,
 }
 
 impl World {
@@ -60,6 +62,7 @@ impl World {
             crashes: Vec::new(),
             log_level: None,
             follower: None,
+            effects: Vec::new(),
         }
     }
 
@@ -157,7 +160,7 @@ impl World {
         self.note(host, Some(Life::Up), "starts");
         let Host { node, make, .. } = &mut self.hosts[host.0];
         *node = Some(make());
-        self.take_in(host, vec![Event::Start]);
+        self.take_in(host, Some(Event::Start));
     }
 
     /// Ends the host's process at once. What it wrote stays. Nothing if there is none.
@@ -192,9 +195,10 @@ impl World {
 
     /// A paused process goes on.
     pub fn resume(&mut self, host: HostId) {
-        if let Some(events) = self.hosts[host.0].paused.take() {
+        if let Some(mut events) = self.hosts[host.0].paused.take() {
             self.note(host, Some(Life::Up), "goes on");
-            self.take_in(host, events);
+            self.hosts[host.0].batch.append(&mut events);
+            self.take_in(host, None);
         }
     }
 
@@ -393,7 +397,7 @@ impl World {
         let (host, conn) = pipe_.ends[end];
         self.hosts[host.0].conns.remove(&conn);
         self.tell(&TraceEvent::Closed { host, pipe });
-        self.take_in(host, vec![Event::Closed { conn }]);
+        self.take_in(host, Some(Event::Closed { conn }));
     }
 
     fn end_life(&mut self, host: HostId) {
@@ -404,6 +408,7 @@ impl World {
         it.flush_at_ns = None;
         it.busy_until_ns = 0;
         it.wake += 1;
+        it.wake_at_ns = None;
         for (pipe, end) in std::mem::take(&mut it.conns).into_values() {
             self.close_end(self.now_ns, pipe, end);
         }
@@ -432,21 +437,22 @@ impl World {
 
     /// Has a host's node settle, without an event: whoever drives it has put something where it looks.
     pub fn poke(&mut self, host: HostId) {
-        self.take_in(host, Vec::new());
+        self.take_in(host, None);
     }
 
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Wake { host, number } => {
                 if self.hosts[host.0].wake == number {
+                    self.hosts[host.0].wake_at_ns = None;
                     self.tell(&TraceEvent::Wake { host });
-                    self.take_in(host, vec![Event::Wake]);
+                    self.take_in(host, Some(Event::Wake));
                 }
             }
             Happening::Flush { host } => {
                 if self.hosts[host.0].flush_at_ns.is_some_and(|at_ns| at_ns <= self.now_ns) {
                     self.hosts[host.0].flush_at_ns = None;
-                    self.take_in(host, Vec::new());
+                    self.take_in(host, None);
                 }
             }
             Happening::Connect { pipe } => self.connect(pipe),
@@ -470,10 +476,10 @@ impl World {
         self.network.pipes[pipe].ends[1] = (to, accepted);
         self.network.pipes[pipe].open[1] = true;
         let peer = format!("{}:{}", self.hosts[from.0].env.name, conn.0);
-        self.take_in(to, vec![Event::Accepted { conn: accepted, peer }]);
+        self.take_in(to, Some(Event::Accepted { conn: accepted, peer }));
         // The listener may have ended over it.
         if self.network.pipes[pipe].open[0] {
-            self.take_in(from, vec![Event::Connected { conn }]);
+            self.take_in(from, Some(Event::Connected { conn }));
         }
     }
 
@@ -495,7 +501,7 @@ impl World {
                     self.hosts[to.0].batch.push(event);
                     self.flush_at(to, self.now_ns + BATCH_NS);
                 } else {
-                    self.take_in(to, vec![event]);
+                    self.take_in(to, Some(event));
                 }
             }
             Some(Parcel::End) => self.lose(pipe, end),
@@ -511,39 +517,35 @@ impl World {
         }
     }
 
-    /// Steps a host's node through what has gathered and these events, and carries out what it wants done.
-    fn take_in(&mut self, host: HostId, events: Vec<Event>) {
+    /// Steps a host's node through what has gathered and this event, and carries out what it wants done.
+    fn take_in(&mut self, host: HostId, event: Option<Event>) {
         let now_ns = self.now_ns;
         let it = &mut self.hosts[host.0];
         if let Some(waiting) = &mut it.paused {
             waiting.append(&mut it.batch);
-            waiting.extend(events);
+            waiting.extend(event);
             return;
         }
         if it.node.is_none() {
             return;
         }
         if it.busy_until_ns > now_ns {
-            it.batch.extend(events);
+            it.batch.extend(event);
             let until_ns = it.busy_until_ns;
             self.flush_at(host, until_ns);
             return;
         }
-        let mut batch = events;
-        if !it.batch.is_empty() {
-            let mut gathered = std::mem::take(&mut it.batch);
-            gathered.append(&mut batch);
-            batch = gathered;
-        }
+        let gathered = std::mem::take(&mut it.batch);
+        let count = gathered.len() + usize::from(event.is_some());
         self.steps += 1;
         self.trace.absorb(now_ns);
-        self.trace.absorb((host.0 as u64) << 32 | batch.len() as u64);
+        self.trace.absorb((host.0 as u64) << 32 | count as u64);
         it.env.now_ns = now_ns;
         let syncs_before = it.env.disk.syncs();
-        let mut effects = Vec::new();
+        let mut effects = std::mem::take(&mut self.effects);
         let (node, env) = (it.node.as_mut().expect("just looked"), &mut it.env);
         let stepped = panics::catch(|| {
-            for event in batch {
+            for event in gathered.into_iter().chain(event) {
                 node.step(now_ns, event, env, &mut effects);
             }
             node.settle(now_ns, env, &mut effects);
@@ -566,12 +568,13 @@ impl World {
             leaves_ns += took_ns * it.sync_factor;
             it.busy_until_ns = leaves_ns;
         }
-        for effect in effects {
+        for effect in effects.drain(..) {
             if !self.is_up(host) {
                 break;
             }
             self.carry_out(host, leaves_ns, effect);
         }
+        self.effects = effects;
     }
 
     fn crashed(&mut self, host: HostId, how: String, panic: Option<PanicPlace>) {
@@ -592,7 +595,7 @@ impl World {
                 let name = to.rsplit_once(':').map_or(to.as_str(), |(name, _)| name);
                 let Some(target) = self.names.get(name).copied() else {
                     // A name that nobody has.
-                    self.take_in(host, vec![Event::Closed { conn }]);
+                    self.take_in(host, Some(Event::Closed { conn }));
                     return;
                 };
                 let pipe = self.network.open(host, conn, target);
@@ -617,15 +620,20 @@ impl World {
                 if let Some((pipe, end)) = self.hosts[host.0].conns.remove(&conn) {
                     self.close_end(leaves_ns, pipe, end);
                     self.tell(&TraceEvent::Closed { host, pipe });
-                    self.take_in(host, vec![Event::Closed { conn }]);
+                    self.take_in(host, Some(Event::Closed { conn }));
                 }
             }
             Effect::WakeAt { at_ns } => {
                 self.trace.absorb(at_ns);
-                let number = self.sequence;
-                self.hosts[host.0].wake = number;
                 // A node that asks for now is not to keep the world from going on.
-                self.at(at_ns.max(self.now_ns + 1), Happening::Wake { host, number });
+                let at_ns = at_ns.max(self.now_ns + 1);
+                // Most say again what they said before.
+                if self.hosts[host.0].wake_at_ns != Some(at_ns) {
+                    let number = self.sequence;
+                    let it = &mut self.hosts[host.0];
+                    (it.wake, it.wake_at_ns) = (number, Some(at_ns));
+                    self.at(at_ns, Happening::Wake { host, number });
+                }
             }
             Effect::Exit { status: 0 } => {
                 self.note(host, Some(Life::Down), "ends");

@@ -91,6 +91,8 @@ pub(crate) struct Coordinators {
     pub(crate) committers: Committers,
     /// Internal topics that were asked for: whether the answer is still to come, and when to ask again.
     creating: BTreeMap<&'static str, (bool, u64)>,
+    /// The roles of replicas that the coordinators are there for; see [`Replicas::roles`](crate::replicas::Replicas::roles).
+    roles: Option<u64>,
     /// A coordinator did something that may lead to more.
     is_due: bool,
 }
@@ -105,6 +107,7 @@ impl Coordinators {
             requests: 0,
             committers: Committers::default(),
             creating: BTreeMap::new(),
+            roles: None,
             is_due: false,
         }
     }
@@ -189,6 +192,10 @@ impl Running {
     }
 
     fn follow_offsets_leaderships(&mut self, cx: &mut Cx<'_>) {
+        let roles = Some(self.replicas.roles());
+        if std::mem::replace(&mut self.coordinators.roles, roles) == roles {
+            return;
+        }
         let leads = self.leaderships(OFFSETS_TOPIC);
         for key in led::over(&self.coordinators.led, &leads) {
             let Some(led) = self.coordinators.led.remove(&key) else { continue };

@@ -283,7 +283,7 @@ impl Running {
                 match replica.log.append_as_follower(cx.env.disk(), records) {
                     Ok(_) => Ok(()),
                     Err(AppendError::Log(crate::log::LogError::Failed(_))) => {
-                        let error = crate::log::LogError::Failed(name.clone());
+                        let error = crate::log::LogError::Failed(name.to_string());
                         return Err(Fatal::Log { partition: name, error });
                     }
                     Err(e) => Err(e.to_string()),
@@ -337,7 +337,8 @@ impl Running {
             AlterPartitionRequest { broker_id: me.0, broker_epoch: self.incarnation.0, topics: Vec::new() };
         let mut asked = Vec::new();
         for replica in self.replicas.iter_mut() {
-            let (key, high_watermark, name) = (replica.key, replica.high_watermark, replica.name());
+            let (key, high_watermark) = (replica.key, replica.high_watermark);
+            let name = replica.name();
             let Some(leader) = replica.leader_mut() else { continue };
             let mut members = leader.isr.members().to_vec();
             members.sort_unstable();

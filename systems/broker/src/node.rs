@@ -34,6 +34,7 @@ use riprap_protocol::frame::{decode_response, encode_response};
 use riprap_protocol::messages::{RaftMessageRequest, RaftMessageResponse};
 use riprap_protocol::{ErrorCode, Message};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Most rounds in one settle: requests that are answered make room for the next on their connections, and those for
@@ -51,7 +52,7 @@ pub(crate) enum Fatal {
     #[error("disk failed: {0}")]
     Disk(#[from] DiskError),
     #[error("log of {partition} failed: {error}")]
-    Log { partition: String, error: crate::log::LogError },
+    Log { partition: Arc<str>, error: crate::log::LogError },
 }
 
 /// What a step works with.
@@ -263,7 +264,7 @@ impl Running {
     }
 
     pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
-        self.quorum_is_due = true;
+        self.quorum_is_due |= self.quorum.wake_at_ns() <= cx.now_ns;
         self.make_room_for_fetches(cx);
         for _ in 0..MAX_ROUNDS {
             self.work_on_requests(cx);
@@ -386,6 +387,7 @@ impl Running {
 
     fn settle_quorum(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
         if !std::mem::take(&mut self.quorum_is_due) {
+            self.answer_agreed(cx);
             return Ok(());
         }
         self.quorum.tick(cx.now_ns, cx.env);

@@ -16,6 +16,7 @@ use riprap_protocol::Request;
 use riprap_protocol::frame::{
     FrameReader, MAX_RESPONSE_SIZE_BYTES, RequestHeader, correlation_id, encode_request,
 };
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// The first pause before a connection is tried again. Units: nanoseconds.
@@ -99,6 +100,9 @@ pub(crate) struct Peers<C> {
     opened: u64,
     next_correlation_id: i32,
     events: Vec<LinkEvent<C>>,
+    /// When a tick has something to do, if that was worked out since a connection changed: both it and the wake-up ask in
+    /// each turn of the broker, and few turns change a connection.
+    due_ns: Cell<Option<Option<u64>>>,
 }
 
 impl<C> Peers<C> {
@@ -110,6 +114,7 @@ impl<C> Peers<C> {
             opened: 0,
             next_correlation_id: 0,
             events: Vec::new(),
+            due_ns: Cell::new(None),
         }
     }
 
@@ -121,6 +126,7 @@ impl<C> Peers<C> {
         addresses: BTreeMap<BrokerId, Address>,
         effects: &mut Effects,
     ) {
+        self.due_ns.set(None);
         let before = std::mem::replace(&mut self.addresses, addresses);
         for (to, address) in before {
             if self.addresses.get(&to) == Some(&address) {
@@ -195,6 +201,7 @@ impl<C> Peers<C> {
         self.next_correlation_id = self.next_correlation_id.wrapping_add(1) & i32::MAX;
         let header = RequestHeader { api_key: R::KEY, api_version: version, correlation_id, client_id: None };
         let bytes = encode_request(&header, body).expect("requests among brokers fit their version");
+        self.due_ns.set(None);
         link.in_flight.insert(correlation_id, Sent { call, deadline_ns, size_bytes: bytes.len() });
         effects.push(Effect::Send { conn, bytes });
         Ok(())
@@ -202,6 +209,10 @@ impl<C> Peers<C> {
 
     /// Opens what is down, gives up what takes too long.
     pub(crate) fn tick(&mut self, now_ns: u64, effects: &mut Effects) {
+        if self.wake_at_ns().is_none_or(|at_ns| at_ns > now_ns) {
+            return;
+        }
+        self.due_ns.set(None);
         let ids: Vec<LinkId> = self.links.keys().copied().collect();
         for id in ids {
             let link = self.links.get_mut(&id).expect("a connection has its link, and ids were just listed");
@@ -230,17 +241,23 @@ impl<C> Peers<C> {
 
     /// When [`tick`](Peers::tick) has something to do.
     pub(crate) fn wake_at_ns(&self) -> Option<u64> {
+        if let Some(due_ns) = self.due_ns.get() {
+            return due_ns;
+        }
         let due = |link: &Link<C>| match &link.state {
             State::Down { retry_at_ns } => Some(*retry_at_ns),
             State::Connecting { give_up_at_ns, .. } => Some(*give_up_at_ns),
             State::Up { .. } => link.in_flight.values().map(|sent| sent.deadline_ns).min(),
         };
-        self.links.values().filter_map(due).min()
+        let due_ns = self.links.values().filter_map(due).min();
+        self.due_ns.set(Some(due_ns));
+        due_ns
     }
 
     /// A connection stands.
     pub(crate) fn connected(&mut self, conn: ConnId) {
         let Some(id) = self.conns.get(&conn) else { return };
+        self.due_ns.set(None);
         let link = self.links.get_mut(id).expect("a connection has its link, and ids were just listed");
         link.state = State::Up { conn, reader: FrameReader::new(MAX_RESPONSE_SIZE_BYTES) };
         self.events.push(LinkEvent::Up(*id));
@@ -257,6 +274,7 @@ impl<C> Peers<C> {
         let Some(id) = self.conns.get(&conn).copied() else { return false };
         let link = self.links.get_mut(&id).expect("a connection has its link, and ids were just listed");
         let State::Up { reader, .. } = &mut link.state else { return true };
+        self.due_ns.set(None);
         reader.push(bytes);
         loop {
             let answered = match reader.next_frame() {
@@ -279,6 +297,7 @@ impl<C> Peers<C> {
     /// A connection is gone; says false if it is none of these.
     pub(crate) fn closed(&mut self, now_ns: u64, conn: ConnId) -> bool {
         let Some(id) = self.conns.remove(&conn) else { return false };
+        self.due_ns.set(None);
         let link = self.links.get_mut(&id).expect("a connection has its link, and ids were just listed");
         link.state = State::Down { retry_at_ns: now_ns + link.backoff_ns };
         link.backoff_ns = (link.backoff_ns * 2).min(MAX_BACKOFF_NS);

@@ -30,6 +30,8 @@ pub(crate) struct Replicas {
     is_awake: bool,
     /// Appended to since the last sync.
     dirty: BTreeSet<PartitionKey>,
+    /// How often a role has changed: whoever does as they are need not look again while this stays.
+    roles: u64,
     /// High watermark, role or end may have changed: waiting requests are looked at again.
     changed: BTreeSet<PartitionKey>,
     fsync: Fsync,
@@ -50,6 +52,7 @@ impl Replicas {
             high_watermarks,
             is_awake: false,
             dirty: BTreeSet::new(),
+            roles: 0,
             changed: BTreeSet::new(),
             fsync,
             flush: Flush::new(flush_interval_ms),
@@ -81,6 +84,11 @@ impl Replicas {
         self.open.values_mut()
     }
 
+    /// Changes whenever a role does.
+    pub(crate) fn roles(&self) -> u64 {
+        self.roles
+    }
+
     /// Notes that a copy was appended to.
     pub(crate) fn note_appended(&mut self, key: PartitionKey) {
         self.dirty.insert(key);
@@ -96,16 +104,15 @@ impl Replicas {
         std::mem::take(&mut self.changed)
     }
 
-    pub(crate) fn changed(&self) -> impl Iterator<Item = PartitionKey> + '_ {
-        self.changed.iter().copied()
-    }
-
     pub(crate) fn has_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
 
     /// Makes what was appended count, and durable if its time has come.
     pub(crate) fn sync(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+        if self.dirty.is_empty() && self.flush.wake_at_ns().is_none_or(|at_ns| at_ns > cx.now_ns) {
+            return Ok(());
+        }
         let appended = std::mem::take(&mut self.dirty);
         self.changed.extend(&appended);
         let due = match self.fsync {
@@ -205,6 +212,7 @@ impl Running {
             replica.log.set_config(log_config);
             if replica.update(me, partition, cx.now_ns, cx.env) {
                 replicas.changed.insert(key);
+                replicas.roles += 1;
                 replicas.isr_check_at_ns = cx.now_ns;
                 // DEFECT hw-truncation: a follower cuts its log at the high watermark that it knows, before it has asked
                 // its leader for anything.
@@ -228,6 +236,7 @@ impl Running {
             let epoch = image.partition(*key).map(|partition| partition.state.leader_epoch);
             if replica.stand_down(epoch, cx.env) {
                 self.replicas.changed.insert(*key);
+                self.replicas.roles += 1;
             }
         }
     }
@@ -258,15 +267,16 @@ impl Running {
             cx.env.disk().remove_dir_all(&dir_of(key))?;
             self.replicas.dirty.remove(&key);
             self.replicas.changed.insert(key);
+            self.replicas.roles += 1;
         }
         Ok(())
     }
 
     /// Moves high watermarks to where they may be now.
     pub(crate) fn advance_high_watermarks(&mut self, now_ns: u64) {
-        let changed: Vec<PartitionKey> = self.replicas.changed().collect();
-        for key in changed {
-            if let Some(replica) = self.replicas.get_mut(key) {
+        let Replicas { open, changed, .. } = &mut self.replicas;
+        for key in &*changed {
+            if let Some(replica) = open.get_mut(key) {
                 replica.advance(now_ns);
             }
         }
@@ -283,7 +293,7 @@ fn open(
 ) -> Result<Replica, Fatal> {
     let opened = PartitionLog::open(cx.env.disk(), &dir_of(key), log_config);
     let (log, recovery) = opened.map_err(|error: LogError| {
-        let partition = format!("{topic_name}-{}", key.index);
+        let partition = format!("{topic_name}-{}", key.index).into();
         Fatal::Log { partition, error }
     })?;
     let mut replica = Replica::new(key, topic_name, log, fsync);

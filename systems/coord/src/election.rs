@@ -212,11 +212,10 @@ impl Raft {
     /// When the last quorum that a leader heard is one election timeout ago.
     pub(crate) fn quorum_lost_at_ns(&self) -> u64 {
         let State::Leader(leadership) = &self.state else { return u64::MAX };
-        let mut heard_ns: Vec<(u64, bool)> =
-            leadership.followers.values().map(|p| (p.heard_ns, p.counts())).collect();
+        let heard_ns = leadership.followers.values().map(|p| (p.heard_ns, p.counts()));
         // The leader hears itself.
-        heard_ns.push((u64::MAX, self.hard.newcomer.is_none()));
-        self.config.quorum_has(&heard_ns).saturating_add(self.config.election_timeout_ns)
+        let heard_ns = heard_ns.chain([(u64::MAX, self.hard.newcomer.is_none())]);
+        self.config.quorum_has(heard_ns).saturating_add(self.config.election_timeout_ns)
     }
 
     pub(crate) fn step_down_unheard(&mut self, now_ns: u64, env: &mut dyn Env) {

@@ -83,12 +83,13 @@ impl Config {
     }
 
     /// The highest value that a quorum has. Shape: of each voter its value, and whether it counts.
-    pub(crate) fn quorum_has<T: Ord + Copy>(&self, values: &[(T, bool)]) -> T {
-        let mut counted: Vec<T> =
-            values.iter().filter(|(_, counts)| *counts).map(|(value, _)| *value).collect();
-        counted.sort_unstable_by(|a, b| b.cmp(a));
-        let of_majority = counted.get(self.majority() - 1).copied();
-        let of_all = values.iter().map(|(value, _)| *value).min().expect("there are voters");
+    pub(crate) fn quorum_has<T: Ord + Copy>(&self, values: impl Iterator<Item = (T, bool)> + Clone) -> T {
+        let counted = values.clone().filter(|(_, counts)| *counts).map(|(value, _)| value);
+        // Voters are few, and this is asked in each turn of a leader: counting is cheaper than a sorted copy.
+        let has_majority =
+            |value: &T| counted.clone().filter(|other| other >= value).count() >= self.majority();
+        let of_majority = counted.clone().filter(has_majority).max();
+        let of_all = values.map(|(value, _)| value).min().expect("there are voters");
         of_majority.map_or(of_all, |value| value.max(of_all))
     }
 }

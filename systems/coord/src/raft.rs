@@ -242,6 +242,14 @@ impl Raft {
             return u64::MAX;
         }
         match &self.state {
+            // Where all are heard, which is nearly always, there is nothing to count.
+            State::Leader(leadership)
+                if leadership.followers.values().all(|p| {
+                    p.heard_ns.saturating_add(self.config.election_timeout_ns) >= self.beat_at_ns
+                }) =>
+            {
+                self.beat_at_ns
+            }
             State::Leader(_) => self.beat_at_ns.min(self.quorum_lost_at_ns()),
             State::Follower => self.election_at_ns,
             State::PreCandidate(_) | State::Candidate(_) => self.election_at_ns.min(self.beat_at_ns),

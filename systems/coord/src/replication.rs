@@ -271,10 +271,9 @@ impl Raft {
     /// majority can still be lost, until one of this term is after it (thesis 3.6.2, figure 3.7).
     pub(crate) fn advance_leader_commit(&mut self) {
         let State::Leader(leadership) = &self.state else { return };
-        let mut matches: Vec<(Index, bool)> =
-            leadership.followers.values().map(|p| (p.match_index, p.counts())).collect();
-        matches.push((leadership.own_match, self.hard.newcomer.is_none()));
-        let on_quorum = self.config.quorum_has(&matches);
+        let matches = leadership.followers.values().map(|p| (p.match_index, p.counts()));
+        let matches = matches.chain([(leadership.own_match, self.hard.newcomer.is_none())]);
+        let on_quorum = self.config.quorum_has(matches);
         if on_quorum > self.commit && self.log.term_at(on_quorum) == Some(self.hard.term) {
             self.commit = on_quorum;
         }

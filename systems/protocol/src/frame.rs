@@ -109,12 +109,15 @@ pub fn encode_request<R: Request>(header: &RequestHeader, body: &R) -> Result<By
     })
 }
 
+/// Room for most frames that carry no records, so that a buffer seldom grows. Units: bytes.
+const USUAL_FRAME_BYTES: usize = 512;
+
 fn encode_frame<M: Message>(
     body: &M,
     version: i16,
     header: impl FnOnce(&mut BytesMut) -> Result<(), EncodeError>,
 ) -> Result<Bytes, EncodeError> {
-    let mut buf = BytesMut::new();
+    let mut buf = BytesMut::with_capacity(USUAL_FRAME_BYTES);
     buf.put_i32(0);
     header(&mut buf)?;
     body.encode(&mut buf, version)?;

@@ -1,10 +1,24 @@
 //! Topic ids and incarnation ids.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 /// 16 bytes that name something; Kafka prints them in URL-safe base64 without padding.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Uuid(pub [u8; 16]);
+
+impl Ord for Uuid {
+    /// That of the bytes; as one number, since a broker finds each partition by it.
+    fn cmp(&self, other: &Uuid) -> Ordering {
+        u128::from_be_bytes(self.0).cmp(&u128::from_be_bytes(other.0))
+    }
+}
+
+impl PartialOrd for Uuid {
+    fn partial_cmp(&self, other: &Uuid) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 impl Uuid {
     /// "No id" on the wire.

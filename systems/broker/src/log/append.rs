@@ -166,6 +166,7 @@ impl PartitionLog {
     pub(super) fn roll(&mut self, disk: &mut dyn Disk) -> Result<(), LogError> {
         self.sync(disk)?;
         self.write_index(disk, self.segments.len() - 1, self.log_end_offset, &self.producers);
+        self.last_mut().end();
         self.segments.push(Segment::open(disk, &self.dir, self.log_end_offset, &self.producers)?);
         self.name_is_new = true;
         Ok(())

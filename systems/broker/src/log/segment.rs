@@ -9,6 +9,7 @@ use super::producers::Producers;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use riprap_env::{Disk, DiskError, FileId};
 use riprap_protocol::records::{BATCH_HEADER_BYTES, BatchError, BatchHeader, RecordBatch};
+use std::collections::VecDeque;
 
 /// Units: bytes. How much of a segment is read at once when all of it is read.
 const SCAN_CHUNK_BYTES: u64 = 1 << 20;
@@ -26,6 +27,19 @@ pub(super) struct Segment {
     /// Of the first batch that tells one.
     first_timestamp_ms: Option<i64>,
     index: Vec<Span>,
+    /// The last batches, each by itself: who keeps up asks for these, and would have a span read for each.
+    recent: VecDeque<Recent>,
+}
+
+/// Most batches that are known each by itself: some more than a follower lags behind, in little memory.
+const MAX_RECENT: usize = 32;
+
+/// One batch.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    first_offset: i64,
+    last_offset: i64,
+    position: u64,
 }
 
 /// Some batches in a row. A batch as large as the index interval is one by itself.
@@ -109,6 +123,7 @@ impl Segment {
             producers_before,
             first_timestamp_ms,
             index: Vec::new(),
+            recent: VecDeque::new(),
         })
     }
 
@@ -129,6 +144,7 @@ impl Segment {
             producers_before,
             first_timestamp_ms: None,
             index: Vec::new(),
+            recent: VecDeque::new(),
         })
     }
 
@@ -137,6 +153,11 @@ impl Segment {
         let position = self.size_bytes;
         let max_timestamp = if header.record_count > 0 { header.max_timestamp } else { i64::MIN };
         self.size_bytes += header.size_bytes as u64;
+        if self.recent.len() == MAX_RECENT {
+            self.recent.pop_front();
+        }
+        let (first_offset, last_offset) = (header.base_offset, header.last_offset());
+        self.recent.push_back(Recent { first_offset, last_offset, position });
         if self.first_timestamp_ms.is_none() {
             self.first_timestamp_ms = Some(max_timestamp).filter(|first| *first >= 0);
         }
@@ -167,6 +188,7 @@ impl Segment {
         self.size_bytes = size_bytes;
         self.first_timestamp_ms = spans.first_timestamp_ms;
         self.index = spans.index;
+        self.recent = VecDeque::new();
     }
 
     /// The greatest timestamp in the segment; none if it has no records.
@@ -190,6 +212,7 @@ impl Segment {
         self.size_bytes = 0;
         self.first_timestamp_ms = None;
         self.index.clear();
+        self.recent.clear();
     }
 
     /// Reads all batches from the first on, up to `size_bytes` of the file.
@@ -199,11 +222,37 @@ impl Segment {
 
     /// Finds the batch that contains an offset, which is in the segment.
     pub(super) fn find(&self, disk: &mut dyn Disk, offset: i64) -> Result<Place, LogError> {
+        if let Some(place) = self.find_recent(disk, offset)? {
+            return Ok(place);
+        }
         let span = self.index.partition_point(|span| span.first_offset <= offset);
         let found =
             self.find_in_span(disk, span.saturating_sub(1), |header| header.last_offset() >= offset)?;
         let missing = BatchError::CutOff { need: BATCH_HEADER_BYTES, have: 0 };
         found.ok_or_else(|| self.corrupt(self.size_bytes, missing.into()))
+    }
+
+    /// The same among the last batches. Nothing also if its bytes are not those of the batch: a walk says what is wrong.
+    fn find_recent(&self, disk: &mut dyn Disk, offset: i64) -> Result<Option<Place>, LogError> {
+        if self.recent.front().is_none_or(|first| offset < first.first_offset) {
+            return Ok(None);
+        }
+        let at = self.recent.partition_point(|batch| batch.last_offset < offset);
+        let Some(Recent { first_offset, last_offset, position }) = self.recent.get(at).copied() else {
+            return Ok(None);
+        };
+        let mut bytes = [0; BATCH_HEADER_BYTES];
+        disk.read_at(self.file, position, &mut bytes)?;
+        let header = BatchHeader::parse(&bytes).ok();
+        let is_it = |header: &BatchHeader| {
+            (header.base_offset, header.last_offset()) == (first_offset, last_offset)
+        };
+        Ok(header.filter(is_it).map(|header| Place { position, header }))
+    }
+
+    /// Forgets what is known of single batches: others are added to the log from now on.
+    pub(super) fn end(&mut self) {
+        self.recent = VecDeque::new();
     }
 
     /// Finds the first batch that reaches `from_offset` and has a timestamp that is not below this one.

@@ -68,8 +68,12 @@ impl InSync {
         if self.members.len() < min_insync {
             return None;
         }
-        let ends: Option<Vec<i64>> = self.maximal().map(durable_end).collect();
-        ends?.into_iter().min()
+        let mut least = None;
+        for member in self.maximal() {
+            let end = durable_end(member)?;
+            least = Some(least.map_or(end, |least: i64| least.min(end)));
+        }
+        least
     }
 }
 

@@ -11,6 +11,7 @@ use crate::log::{EpochEnd, LogError, PartitionLog, ReadError};
 use crate::metadata::Partition;
 use crate::node::{Cx, Fatal};
 use riprap_env::{Disk, Env, log};
+use std::sync::Arc;
 
 /// What this broker is to a partition.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(crate) struct Follower {
 pub(crate) struct Replica {
     pub(crate) key: PartitionKey,
     pub(crate) topic_name: String,
+    name: Arc<str>,
     pub(crate) log: PartitionLog,
     pub(crate) role: Role,
     /// All below is committed. Never beyond the log's end; it may lag behind what is committed.
@@ -58,6 +60,7 @@ impl Replica {
         Replica {
             key,
             topic_name: topic_name.to_owned(),
+            name: format!("{topic_name}-{}", key.index).into(),
             log,
             role: Role::Idle,
             high_watermark,
@@ -239,8 +242,8 @@ impl Replica {
     }
 
     /// For logs.
-    pub(crate) fn name(&self) -> String {
-        format!("{}-{}", self.topic_name, self.key.index)
+    pub(crate) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 }
 

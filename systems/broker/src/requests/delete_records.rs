@@ -124,6 +124,9 @@ impl Running {
 
     /// Answers the deletions that all live replicas know of, or that cannot be waited for any longer.
     pub(crate) fn answer_deletes(&mut self, cx: &mut Cx<'_>) {
+        if self.waiting.deletes.is_empty() {
+            return;
+        }
         let conns: Vec<_> = self.waiting.deletes.keys().copied().collect();
         for conn in conns {
             let Some(mut waiting) = self.waiting.deletes.remove(&conn) else { continue };

@@ -25,7 +25,6 @@ use riprap_protocol::messages::{
 };
 use riprap_protocol::records::BatchHeader;
 use sessions::Use;
-use std::collections::BTreeSet;
 
 /// Most bytes of one answer, whatever is asked for. Source: Kafka's `fetch.max.bytes` of the broker.
 const MAX_BYTES: usize = 55 << 20;
@@ -46,7 +45,8 @@ pub(crate) struct WaitingFetch {
     pub(crate) deadline_ns: u64,
     request: FetchRequest,
     used: Use,
-    pub(super) partitions: BTreeSet<PartitionKey>,
+    /// In order, each once.
+    pub(super) partitions: Vec<PartitionKey>,
 }
 
 /// What a consumer is given of transactions.
@@ -107,7 +107,9 @@ impl Running {
             let id = topic_of(image, to.api_version, &topic.name, topic.topic_id);
             topic.partitions.iter().filter_map(move |p| Some(PartitionKey { topic: id?, index: p.index }))
         });
-        let partitions: BTreeSet<PartitionKey> = keys.collect();
+        let mut partitions: Vec<PartitionKey> = keys.collect();
+        partitions.sort_unstable();
+        partitions.dedup();
         let wait_ms = request.max_wait_ms.clamp(0, MAX_WAIT_MS) as u64;
         let deadline_ns = cx.now_ns + wait_ms * 1_000_000;
         let waiting = WaitingFetch { to, deadline_ns, request, used, partitions };
@@ -167,7 +169,10 @@ impl Running {
     pub(crate) fn answer_fetches(&mut self, cx: &mut Cx<'_>) {
         let changed = self.replicas.take_changed();
         let mut conns = self.waiting.fetches.take_due(&changed, cx.now_ns);
-        conns.append(&mut self.connections.take_overtaken());
+        conns.extend(self.connections.take_overtaken());
+        if conns.is_empty() {
+            return;
+        }
         for conn in self.waiting.fetches.in_turn(conns) {
             if self.fetch_room.is_turn_over() {
                 self.waiting.fetches.put_off(conn);
@@ -247,16 +252,18 @@ impl Running {
         partition: &FetchRequestPartition,
         who: Fetcher,
         now_ns: u64,
-    ) -> Result<(PartitionKey, Option<crate::log::EpochEnd>, i64), ErrorCode> {
+    ) -> Result<(&Replica, Option<crate::log::EpochEnd>, i64), ErrorCode> {
         let image = self.quorum.image();
-        let unknown = if version >= IDS_SINCE {
-            ErrorCode::UNKNOWN_TOPIC_ID
+        let topic = if version >= IDS_SINCE {
+            TopicId(id)
         } else {
-            ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+            image.topic_id(name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?
         };
-        let topic = topic_of(image, version, name, id).ok_or(unknown)?;
         let key = PartitionKey { topic, index: partition.index };
-        let replica = self.leads(key, partition.current_leader_epoch)?;
+        let replica = self.leads(key, partition.current_leader_epoch).map_err(|code| {
+            let is_unknown = version >= IDS_SINCE && image.topic(topic).is_none();
+            if is_unknown { ErrorCode::UNKNOWN_TOPIC_ID } else { code }
+        })?;
         let leader = replica.leader().ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
         let below_offset = match who {
             Fetcher::Consumer(isolation) => {
@@ -273,7 +280,7 @@ impl Running {
             return if may_be_replaced {
                 Err(ErrorCode::NOT_LEADER_OR_FOLLOWER)
             } else {
-                Ok((key, Some(parts), below_offset))
+                Ok((replica, Some(parts), below_offset))
             };
         }
         let (start, end) = (replica.log.log_start_offset(), replica.log.log_end_offset());
@@ -283,7 +290,7 @@ impl Running {
         if partition.fetch_offset < start || partition.fetch_offset > end {
             return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
         }
-        Ok((key, None, below_offset))
+        Ok((replica, None, below_offset))
     }
 
     /// Up to where a consumer may read.
@@ -323,10 +330,12 @@ impl Running {
 
     /// This broker's copy of a partition, if it leads it, and in the epoch that the client knows (-1: in any).
     pub(crate) fn leads(&self, key: PartitionKey, client_epoch: i32) -> Result<&Replica, ErrorCode> {
-        if self.quorum.image().partition(key).is_none() {
-            return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        }
-        let replica = self.replicas.get(key).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        // Copies follow the image: only of what has none here it may not know.
+        let Some(replica) = self.replicas.get(key) else {
+            let is_unknown = self.quorum.image().partition(key).is_none();
+            let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            return Err(if is_unknown { unknown } else { ErrorCode::NOT_LEADER_OR_FOLLOWER });
+        };
         match replica.leads_in() {
             None => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
             Some(_) if client_epoch < 0 => Ok(replica),
@@ -362,31 +371,27 @@ impl Running {
                     ..Default::default()
                 };
                 match self.limit_of(version, &topic.name, topic.topic_id, partition, who, cx.now_ns) {
-                    Ok((key, parts, below_offset)) => {
-                        let at_least_one_batch = total == 0;
-                        let read = self.read_partition(
-                            key,
-                            partition,
-                            parts,
-                            below_offset,
-                            left,
-                            at_least_one_batch,
-                            cx,
-                        );
+                    Ok((replica, parts, below_offset)) => {
+                        let max_bytes = usize::try_from(partition.partition_max_bytes).unwrap_or(0).min(left);
+                        let limits = ReadLimits { below_offset, max_bytes, at_least_one_batch: total == 0 };
+                        let read = match parts {
+                            Some(_) => Ok(Bytes::new()),
+                            None => read_partition(replica, partition.fetch_offset, limits, cx),
+                        };
                         match read {
                             Ok(records) => {
                                 total += records.len();
                                 left = left.saturating_sub(records.len());
                                 if who == Fetcher::Consumer(Isolation::ReadCommitted) {
                                     answer.aborted_transactions =
-                                        Some(self.aborted_in(key, partition.fetch_offset, &records));
+                                        Some(aborted_in(replica, partition.fetch_offset, &records));
                                 }
-                                answer.records = Some(self.filter_records(key, who, partition, records));
-                                self.describe(key, parts, &mut answer);
+                                answer.records = Some(self.filter_records(replica, who, partition, records));
+                                describe(replica, parts, &mut answer);
                             }
                             Err(code) => {
                                 answer.error_code = code;
-                                self.describe(key, None, &mut answer);
+                                describe(replica, None, &mut answer);
                             }
                         }
                     }
@@ -410,89 +415,22 @@ impl Running {
         (response, total)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn read_partition(
-        &self,
-        key: PartitionKey,
-        partition: &FetchRequestPartition,
-        parts: Option<crate::log::EpochEnd>,
-        below_offset: i64,
-        left: usize,
-        at_least_one_batch: bool,
-        cx: &mut Cx<'_>,
-    ) -> Result<Bytes, ErrorCode> {
-        let replica = self.replicas.get(key).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
-        let max_bytes = usize::try_from(partition.partition_max_bytes).unwrap_or(0).min(left);
-        if parts.is_some() || (max_bytes == 0 && !at_least_one_batch) {
-            return Ok(Bytes::new());
-        }
-        let limits = ReadLimits { below_offset, max_bytes, at_least_one_batch };
-        match replica.log.read(cx.env.disk(), partition.fetch_offset, limits) {
-            Ok(records) => Ok(records),
-            Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
-            Err(e) => {
-                log!(cx.env, Error, "{}: cannot read: {e}", replica.name());
-                replica.give_way(e, cx);
-                Err(ErrorCode::KAFKA_STORAGE_ERROR)
-            }
-        }
-    }
-
-    /// The transactions whose records among these a consumer is to leave out.
-    fn aborted_in(
-        &self,
-        key: PartitionKey,
-        from_offset: i64,
-        records: &Bytes,
-    ) -> Vec<FetchResponseAbortedTransaction> {
-        let Some(replica) = self.replicas.get(key).filter(|_| !records.is_empty()) else { return Vec::new() };
-        let mut end_offset = from_offset;
-        let mut rest = &records[..];
-        while let Ok(header) = BatchHeader::parse(rest) {
-            end_offset = header.next_offset();
-            rest = rest.get(header.size_bytes..).unwrap_or_default();
-        }
-        let aborted = replica.log.aborted_transactions(from_offset, end_offset);
-        let listed = aborted.iter().map(|transaction| FetchResponseAbortedTransaction {
-            producer_id: transaction.producer_id,
-            first_offset: transaction.first_offset,
-        });
-        listed.collect()
-    }
-
     /// The records that go out: all of them.
     fn filter_records(
         &self,
-        key: PartitionKey,
+        replica: &Replica,
         who: Fetcher,
         partition: &FetchRequestPartition,
         records: Bytes,
     ) -> Bytes {
         // DEFECT fetch-filter-skip: of what a laggard gets, the first batch is left out when others follow.
         if self.config.has(DefectKind::FetchFilterSkip) && matches!(who, Fetcher::Consumer(_)) {
-            let high_watermark = self.replicas.get(key).map_or(0, |replica| replica.high_watermark);
             let first = BatchHeader::parse(&records).map_or(0, |header| header.size_bytes);
-            if high_watermark - partition.fetch_offset >= LAGGARD_OFFSETS && first < records.len() {
+            if replica.high_watermark - partition.fetch_offset >= LAGGARD_OFFSETS && first < records.len() {
                 return records.slice(first..);
             }
         }
         records
-    }
-
-    fn describe(
-        &self,
-        key: PartitionKey,
-        parts: Option<crate::log::EpochEnd>,
-        answer: &mut FetchResponsePartition,
-    ) {
-        let Some(replica) = self.replicas.get(key) else { return };
-        answer.high_watermark = replica.high_watermark;
-        answer.last_stable_offset = replica.last_stable_offset();
-        answer.log_start_offset = replica.log.log_start_offset();
-        if let Some(parts) = parts {
-            answer.diverging_epoch =
-                FetchResponseDivergingEpoch { epoch: parts.epoch, end_offset: parts.end_offset };
-        }
     }
 
     /// What a fetcher that was refused needs to know to do better.
@@ -500,7 +438,11 @@ impl Running {
         /// First version that has room for the leader.
         const LEADER_SINCE: i16 = 12;
         match answer.error_code {
-            ErrorCode::OFFSET_OUT_OF_RANGE => self.describe(key, None, answer),
+            ErrorCode::OFFSET_OUT_OF_RANGE => {
+                if let Some(replica) = self.replicas.get(key) {
+                    describe(replica, None, answer);
+                }
+            }
             ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH if version >= LEADER_SINCE => {
                 if let Some(partition) = self.quorum.image().partition(key) {
                     answer.current_leader = FetchResponseCurrentLeader {
@@ -511,6 +453,56 @@ impl Running {
             }
             _ => {}
         }
+    }
+}
+
+fn read_partition(
+    replica: &Replica,
+    from_offset: i64,
+    limits: ReadLimits,
+    cx: &mut Cx<'_>,
+) -> Result<Bytes, ErrorCode> {
+    if limits.max_bytes == 0 && !limits.at_least_one_batch {
+        return Ok(Bytes::new());
+    }
+    match replica.log.read(cx.env.disk(), from_offset, limits) {
+        Ok(records) => Ok(records),
+        Err(ReadError::OffsetOutOfRange { .. }) => Err(ErrorCode::OFFSET_OUT_OF_RANGE),
+        Err(e) => {
+            log!(cx.env, Error, "{}: cannot read: {e}", replica.name());
+            replica.give_way(e, cx);
+            Err(ErrorCode::KAFKA_STORAGE_ERROR)
+        }
+    }
+}
+
+/// The transactions whose records among these a consumer is to leave out.
+fn aborted_in(replica: &Replica, from_offset: i64, records: &[u8]) -> Vec<FetchResponseAbortedTransaction> {
+    if records.is_empty() {
+        return Vec::new();
+    }
+    let mut end_offset = from_offset;
+    let mut rest = records;
+    while let Ok(header) = BatchHeader::parse(rest) {
+        end_offset = header.next_offset();
+        rest = rest.get(header.size_bytes..).unwrap_or_default();
+    }
+    let aborted = replica.log.aborted_transactions(from_offset, end_offset);
+    let listed = aborted.iter().map(|transaction| FetchResponseAbortedTransaction {
+        producer_id: transaction.producer_id,
+        first_offset: transaction.first_offset,
+    });
+    listed.collect()
+}
+
+/// Says where a copy's log is, and where it parts from the fetcher's.
+fn describe(replica: &Replica, parts: Option<crate::log::EpochEnd>, answer: &mut FetchResponsePartition) {
+    answer.high_watermark = replica.high_watermark;
+    answer.last_stable_offset = replica.last_stable_offset();
+    answer.log_start_offset = replica.log.log_start_offset();
+    if let Some(parts) = parts {
+        answer.diverging_epoch =
+            FetchResponseDivergingEpoch { epoch: parts.epoch, end_offset: parts.end_offset };
     }
 }
 

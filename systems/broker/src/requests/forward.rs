@@ -129,6 +129,9 @@ impl Running {
 
     /// Passes on again what the controller did not take, and gives up what took too long.
     pub(crate) fn answer_expired(&mut self, cx: &mut Cx<'_>) {
+        if self.waiting.forwards.is_empty() {
+            return;
+        }
         let now_ns = cx.now_ns;
         let due = |waiting: &WaitingForward| waiting.wake_at_ns() <= now_ns;
         let ids: Vec<u64> =

@@ -341,6 +341,9 @@ impl Running {
 
     /// Answers the produces whose records are safe, or cannot be waited for any longer.
     pub(crate) fn answer_produces(&mut self, cx: &mut Cx<'_>) {
+        if self.waiting.produces.is_empty() {
+            return;
+        }
         let has_defect = self.config.has(DefectKind::ZeroOffset);
         let conns: Vec<_> = self.waiting.produces.keys().copied().collect();
         for conn in conns {

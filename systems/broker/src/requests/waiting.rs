@@ -40,10 +40,11 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct WaitingFetches {
     by_conn: BTreeMap<ConnId, WaitingFetch>,
-    by_partition: BTreeMap<PartitionKey, BTreeSet<ConnId>>,
+    /// In order. One without anybody stays: there are no more than there were partitions.
+    by_partition: BTreeMap<PartitionKey, Vec<ConnId>>,
     deadlines: BTreeSet<(u64, ConnId)>,
     /// Not looked at yet.
-    new: BTreeSet<ConnId>,
+    new: Vec<ConnId>,
     /// To be looked at in the next turn.
     put_off: BTreeSet<ConnId>,
     /// Due, but what their connections were given before is not taken.
@@ -61,10 +62,13 @@ impl WaitingFetches {
     /// Adds one; its connection has no other.
     pub(crate) fn insert(&mut self, conn: ConnId, fetch: WaitingFetch) {
         for key in &fetch.partitions {
-            self.by_partition.entry(*key).or_default().insert(conn);
+            let conns = self.by_partition.entry(*key).or_default();
+            if let Err(at) = conns.binary_search(&conn) {
+                conns.insert(at, conn);
+            }
         }
         self.deadlines.insert((fetch.deadline_ns, conn));
-        self.new.insert(conn);
+        self.new.push(conn);
         self.by_conn.insert(conn, fetch);
     }
 
@@ -75,25 +79,31 @@ impl WaitingFetches {
     pub(crate) fn remove(&mut self, conn: ConnId) -> Option<WaitingFetch> {
         let fetch = self.by_conn.remove(&conn)?;
         self.deadlines.remove(&(fetch.deadline_ns, conn));
-        for held in [&mut self.new, &mut self.put_off, &mut self.clogged, &mut self.starved] {
+        self.new.retain(|new| *new != conn);
+        for held in [&mut self.put_off, &mut self.clogged, &mut self.starved] {
             held.remove(&conn);
         }
         for key in &fetch.partitions {
-            if let Some(conns) = self.by_partition.get_mut(key) {
-                conns.remove(&conn);
-                if conns.is_empty() {
-                    self.by_partition.remove(key);
-                }
+            if let Some(conns) = self.by_partition.get_mut(key)
+                && let Ok(at) = conns.binary_search(&conn)
+            {
+                conns.remove(at);
             }
         }
         Some(fetch)
     }
 
     /// The connections whose fetches are new, have waited long enough, or wait for one of these partitions.
-    pub(crate) fn take_due(&mut self, changed: &BTreeSet<PartitionKey>, now_ns: u64) -> BTreeSet<ConnId> {
+    pub(crate) fn take_due(&mut self, changed: &BTreeSet<PartitionKey>, now_ns: u64) -> Vec<ConnId> {
+        let is_late = self.wake_at_ns().is_some_and(|at_ns| at_ns <= now_ns);
+        if !is_late && changed.is_empty() && self.new.is_empty() {
+            return Vec::new();
+        }
         let late = self.deadlines.range(..=(now_ns, ConnId(u64::MAX))).map(|(_, conn)| *conn);
         let awaited = changed.iter().filter_map(|key| self.by_partition.get(key)).flatten().copied();
-        late.chain(awaited).chain(std::mem::take(&mut self.new)).collect()
+        let mut due: Vec<ConnId> = late.chain(awaited).collect();
+        due.append(&mut self.new);
+        due
     }
 
     /// Takes out one that is answered.
@@ -103,11 +113,14 @@ impl WaitingFetches {
     }
 
     /// These in the order in which they are to be looked at, but those that wait for room.
-    pub(crate) fn in_turn(&self, mut conns: BTreeSet<ConnId>) -> Vec<ConnId> {
+    pub(crate) fn in_turn(&self, mut conns: Vec<ConnId>) -> Vec<ConnId> {
+        conns.retain(|conn| !self.clogged.contains(conn) && !self.starved.contains(conn));
+        conns.sort_unstable();
+        conns.dedup();
         let first = self.last.map_or(ConnId(0), |last| ConnId(last.0.saturating_add(1)));
-        let next = conns.split_off(&first);
-        let is_held = |conn: &ConnId| self.clogged.contains(conn) || self.starved.contains(conn);
-        next.into_iter().chain(conns).filter(|conn| !is_held(conn)).collect()
+        let before = conns.partition_point(|conn| *conn < first);
+        conns.rotate_left(before);
+        conns
     }
 
     /// Has a fetch looked at again in the next turn.
@@ -148,7 +161,7 @@ impl WaitingFetches {
     fn look_again(&mut self, conn: ConnId) {
         if let Some(fetch) = self.by_conn.get(&conn) {
             self.deadlines.insert((fetch.deadline_ns, conn));
-            self.new.insert(conn);
+            self.new.push(conn);
         }
     }
 

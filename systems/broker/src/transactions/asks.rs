@@ -149,6 +149,10 @@ impl Asks {
         self.batches.retain(|_, batch| batch.to.conn != conn);
     }
 
+    pub(super) fn are_empty(&self) -> bool {
+        self.asks.is_empty() && self.waiting.is_empty() && self.queues.is_empty() && self.ready.is_empty()
+    }
+
     pub(super) fn wake_at_ns(&self) -> Option<u64> {
         let due = |ask: &Ask| ask.due_at_ns.map_or(ask.deadline_ns, |at| at.min(ask.deadline_ns));
         self.asks.values().map(due).min()

@@ -111,6 +111,10 @@ pub(super) struct Markers {
 }
 
 impl Markers {
+    pub(super) fn are_empty(&self) -> bool {
+        self.queues.is_empty() && self.marking.is_empty()
+    }
+
     pub(super) fn wake_at_ns(&self) -> Option<u64> {
         let queued = self.queues.values().filter_map(|queue| queue.front().map(|(at_ns, _)| *at_ns));
         queued.chain(self.marking.iter().map(|marking| marking.deadline_ns)).min()

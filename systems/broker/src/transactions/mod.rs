@@ -100,6 +100,8 @@ pub(crate) struct Transactions {
     requests: u64,
     pub(crate) asks: Asks,
     markers: Markers,
+    /// The roles of replicas that the coordinators are there for; see [`Replicas::roles`](crate::replicas::Replicas::roles).
+    roles: Option<u64>,
     /// Something happened that may lead to more.
     is_due: bool,
 }
@@ -113,6 +115,7 @@ impl Transactions {
             requests: 0,
             asks: Asks::default(),
             markers: Markers::default(),
+            roles: None,
             is_due: false,
         }
     }
@@ -145,6 +148,11 @@ impl Transactions {
         self.asks.forget(conn);
     }
 
+    /// Nothing is coordinated, asked or marked here: so it is on most brokers in most turns.
+    fn are_idle(&self) -> bool {
+        self.led.is_empty() && self.asks.are_empty() && self.markers.are_empty()
+    }
+
     pub(crate) fn has_more_to_do(&self) -> bool {
         self.is_due
     }
@@ -172,6 +180,9 @@ impl Running {
     pub(crate) fn settle_transactions(&mut self, cx: &mut Cx<'_>) {
         self.transactions.is_due = false;
         self.follow_transactions_leaderships(cx);
+        if self.transactions.are_idle() {
+            return;
+        }
         let keys: Vec<PartitionKey> = self.transactions.led.keys().copied().collect();
         for key in keys {
             let (Some(led), Some(replica)) = (self.transactions.led.get_mut(&key), self.replicas.get(key))
@@ -190,6 +201,10 @@ impl Running {
     }
 
     fn follow_transactions_leaderships(&mut self, cx: &mut Cx<'_>) {
+        let roles = Some(self.replicas.roles());
+        if std::mem::replace(&mut self.transactions.roles, roles) == roles {
+            return;
+        }
         let leads = self.leaderships(TRANSACTIONS_TOPIC);
         for key in led::over(&self.transactions.led, &leads) {
             let Some(led) = self.transactions.led.remove(&key) else { continue };

@@ -131,6 +131,15 @@ impl Node for Broker {
     }
 }
 
+/// Whether anybody may want to act on it at once. That a message of the quorum has arrived is said to who sent it, and
+/// concerns nobody: what it led to comes as a message.
+fn is_news(event: &LinkEvent<Call>) -> bool {
+    !matches!(
+        event,
+        LinkEvent::Answered { call: Call::Quorum, .. } | LinkEvent::Lost { call: Call::Quorum, .. }
+    )
+}
+
 /// A broker whose process runs.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -162,6 +171,8 @@ pub(crate) struct Running {
     pub(crate) fetch_room: Room,
     /// Something was proposed or received since the quorum's last settle.
     pub(crate) quorum_is_due: bool,
+    /// Something was taken in since the last turn that anybody may want to act on.
+    has_news: bool,
     is_over: bool,
 }
 
@@ -200,6 +211,7 @@ impl Running {
             counters: Counters::default(),
             fetch_room: Room::new(config.fetch_unsent_max_bytes),
             quorum_is_due: true,
+            has_news: true,
             is_over: false,
             config,
         };
@@ -216,25 +228,39 @@ impl Running {
                     cx.effects.push(Effect::Close { conn });
                 }
             }
-            Event::Connected { conn } => self.peers.connected(conn),
+            Event::Connected { conn } => {
+                self.has_news = true;
+                self.peers.connected(conn);
+            }
             Event::Received { conn, bytes } => {
                 self.counters.received(bytes.len());
                 if self.peers.received(cx.now_ns, conn, &bytes, cx.effects) {
+                    self.has_news |= self.peers.events().iter().any(is_news);
                     return;
                 }
+                self.has_news = true;
                 if let Err(e) = self.connections.received(conn, &bytes) {
                     self.drop_connection(conn, &e, cx);
                 }
             }
             Event::Closed { conn } => {
-                if !self.peers.closed(cx.now_ns, conn) {
+                if self.peers.closed(cx.now_ns, conn) {
+                    self.has_news |= self.peers.events().iter().any(is_news);
+                } else {
+                    self.has_news = true;
                     self.connections.hang_up(conn);
                     self.forget(conn);
                 }
             }
-            Event::Drained { conn } => self.waiting.fetches.drained(conn),
+            Event::Drained { conn } => {
+                self.has_news = true;
+                self.waiting.fetches.drained(conn);
+            }
             Event::Wake => {}
-            Event::Stop => self.stop(cx),
+            Event::Stop => {
+                self.has_news = true;
+                self.stop(cx);
+            }
         }
     }
 
@@ -264,6 +290,14 @@ impl Running {
     }
 
     pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
+        if !std::mem::take(&mut self.has_news) && !self.has_more_to_do() && !self.waiting.fetches.has_put_off()
+        {
+            let at_ns = self.wake_at_ns(cx.now_ns);
+            if at_ns > cx.now_ns {
+                cx.effects.push(Effect::WakeAt { at_ns });
+                return Ok(());
+            }
+        }
         self.quorum_is_due |= self.quorum.wake_at_ns() <= cx.now_ns;
         self.make_room_for_fetches(cx);
         for _ in 0..MAX_ROUNDS {

@@ -157,6 +157,11 @@ impl<C> Peers<C> {
         &self.addresses
     }
 
+    /// What happened since the last [`take_events`](Peers::take_events).
+    pub(crate) fn events(&self) -> &[LinkEvent<C>] {
+        &self.events
+    }
+
     /// What happened since the last call.
     pub(crate) fn take_events(&mut self) -> Vec<LinkEvent<C>> {
         std::mem::take(&mut self.events)

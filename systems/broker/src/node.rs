@@ -256,7 +256,7 @@ impl Running {
                 self.has_news = true;
                 self.waiting.fetches.drained(conn);
             }
-            Event::Wake => {}
+            Event::Wake => self.has_news = true,
             Event::Stop => {
                 self.has_news = true;
                 self.stop(cx);
@@ -290,13 +290,9 @@ impl Running {
     }
 
     pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) -> Result<(), Fatal> {
-        if !std::mem::take(&mut self.has_news) && !self.has_more_to_do() && !self.waiting.fetches.has_put_off()
-        {
-            let at_ns = self.wake_at_ns(cx.now_ns);
-            if at_ns > cx.now_ns {
-                cx.effects.push(Effect::WakeAt { at_ns });
-                return Ok(());
-            }
+        if !std::mem::take(&mut self.has_news) && !self.has_something_to_do(cx.now_ns) {
+            cx.effects.push(Effect::WakeAt { at_ns: self.wake_at_ns(cx.now_ns) });
+            return Ok(());
         }
         self.quorum_is_due |= self.quorum.wake_at_ns() <= cx.now_ns;
         self.make_room_for_fetches(cx);
@@ -338,6 +334,14 @@ impl Running {
             || self.replicas.has_dirty()
             || self.coordinators.has_more_to_do()
             || self.transactions.has_more_to_do()
+    }
+
+    /// Whether a turn would do anything though nothing was taken in.
+    fn has_something_to_do(&self, now_ns: u64) -> bool {
+        self.has_more_to_do()
+            || self.waiting.fetches.has_put_off()
+            || self.fetches.wake_at_ns().is_some_and(|at_ns| at_ns <= now_ns)
+            || self.wake_at_ns(now_ns) <= now_ns
     }
 
     fn wake_at_ns(&self, now_ns: u64) -> u64 {

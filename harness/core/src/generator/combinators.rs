@@ -215,13 +215,11 @@ pub fn stagger(mean_ns: u64, mut random: Stream, inner: BoxedGenerator) -> Boxed
     }
     impl Generator for Stagger {
         fn ask(&self, context: &Context) -> Ask {
-            match self.inner.ask(context) {
-                Ask::Offer(mut offer) => {
-                    offer.time_ns = offer.time_ns.max(self.next_ns);
-                    Ask::Offer(offer)
-                }
-                other => other,
+            // What would be offered may be another thing by then, and drawing it takes time.
+            if context.time_ns < self.next_ns {
+                return Ask::Pending(Some(self.next_ns));
             }
+            self.inner.ask(context)
         }
         fn take(&mut self, context: &Context, offer: &mut Offer) {
             let interval_ns = self.random.random_range(0..=self.mean_ns.saturating_mul(2));

@@ -104,7 +104,8 @@ pub struct Options {
     pub ww: bool,
     /// Whether a read that stopped before a value counts as having come before its writer.
     pub rw: bool,
-    /// Whether every key was read to its end at the end: if not, a record that nobody read yet is no fault.
+    /// Whether every key was read to its end at the end: if not, a record that nobody read yet is no
+    /// fault; and where a group reads, neither is one that nobody is known to have read.
     pub drained: bool,
     /// How long nothing must move, once the cluster is whole, for a producer or a consumer to be stuck.
     pub progress_limit_ns: u64,

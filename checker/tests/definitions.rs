@@ -165,7 +165,7 @@ impl Brute {
                 *counts.entry(name).or_default() += count as u64;
             }
         };
-        add("torn-txn", self.ops.iter().filter(|op| self.is_torn(op, drained)).count());
+        add("torn-txn", self.ops.iter().filter(|op| self.is_torn(op, drained, group)).count());
         let sent: BTreeSet<(Key, Value)> =
             self.ops.iter().flat_map(Done::sends).map(|(key, value, _)| (key, value)).collect();
         let read: BTreeSet<(Key, Value)> =
@@ -201,7 +201,7 @@ impl Brute {
         counts
     }
 
-    fn is_torn(&self, op: &Done, drained: bool) -> bool {
+    fn is_torn(&self, op: &Done, drained: bool, group: bool) -> bool {
         let is_read = |(key, value, _): &(Key, Value, Option<Offset>)| self.is_read(*key, *value);
         let is_passed = |(key, value, _): &(Key, Value, Option<Offset>)| {
             let readable = self.log.get(key).into_iter().flat_map(BTreeMap::values).flatten();
@@ -215,7 +215,7 @@ impl Brute {
         op.op.f == F::Txn
             && op.fate() != Kind::Fail
             && op.sends().iter().any(is_read)
-            && op.sends().iter().any(|send| !is_read(send) && (drained || is_passed(send)))
+            && op.sends().iter().any(|send| !is_read(send) && (drained || (!group && is_passed(send))))
     }
 
     /// The subscribe by which a process is of the group when an op of it ends.

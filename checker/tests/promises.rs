@@ -56,9 +56,17 @@ fn torn_transactions() {
     // Two that are torn are two; each counts once, whatever is missing of it.
     check("?(s5=1 s6=1 s6=2) ?1/(s5=2 s6=3) 2/p5:1=1,2=2", &[("torn-txn", 2)]);
     // Where not all was read to the end, only what somebody read past is missing.
-    let undrained = Options { drained: false, ..options() };
+    let undrained = Options { drained: false, via: Via::Assign, ..options() };
     check_with(&undrained, &["torn-txn"], "?(s5=17 s6=1) 1/p5:12=17", &[]);
     check_with(&undrained, &["torn-txn"], "(s5=17@12 s6=1@0) 1/s6=2@1 2/p5:12=17;6:1=2", &torn);
+    // Nor that, in a group: who committed past it may have been given up on before it told that it had read it.
+    let of_group = Options { via: Via::Subscribe, ..undrained.clone() };
+    for history in ["(s5=17@12 s6=1@0) 1/s6=2@1 2/u5,6 2/p5:12=17;6:1=2", "s5=17@12 s5=18@13 1/u5 1/p5:13=18"]
+    {
+        check_with(&of_group, &["torn-txn", "lost-write"], history, &[]);
+        let drained = Options { drained: true, ..of_group.clone() };
+        check_with(&drained, &["lost-write"], history, &[("lost-write", 1)]);
+    }
     check_tells(
         "?(s5=17 s6=1) 1/p5:12=17",
         "torn-txn",

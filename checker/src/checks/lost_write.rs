@@ -9,10 +9,13 @@
 //! `torn_txn.rs` for those whose offset nobody was told.
 //! How far a key was read is the highest place that a value read by an `ok` poll has; a value seen at several places
 //! counts as having been read at the first of them, and must be read if the last is within reach.
+//!
+//! What it cannot see: where a group reads and the end of the run did not read everything. A member begins where another
+//! has committed, and that one may have been given up on before it told what it had read.
 
 use crate::found::Found;
 use crate::index::{Index, NONE, TxnId, ValueId};
-use crate::options::Options;
+use crate::options::{Options, Via};
 use crate::registry::{AnomalyInfo, CheckerInfo};
 use crate::verdict::{Anomaly, Severity};
 
@@ -36,7 +39,10 @@ const LOST_WRITE: AnomalyInfo = AnomalyInfo {
 pub(super) struct Reach(Vec<Option<u32>>);
 
 impl Reach {
-    pub(super) fn new(index: &Index<'_>) -> Reach {
+    pub(super) fn new(index: &Index<'_>, options: &Options) -> Reach {
+        if !options.jepsen() && !options.drained && options.via == Via::Subscribe {
+            return Reach(vec![None; index.keys.len()]);
+        }
         let reach = index.keys.iter().map(|key| {
             let read = key.value_ids.clone().filter(|value| index.is_read(*value));
             read.filter_map(|value| Some(index.first_place[value as usize]).filter(|place| *place != NONE))
@@ -68,7 +74,7 @@ impl Reach {
 
 fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anomaly)> {
     let mut found = Found::new(options);
-    let reach = Reach::new(index);
+    let reach = Reach::new(index, options);
     for (key, reach) in index.keys.iter().zip(&reach.0) {
         let Some(reach) = *reach else { continue };
         for value in key.value_ids.clone() {

@@ -41,7 +41,7 @@ fn run(index: &Index<'_>, options: &Options) -> Vec<(&'static AnomalyInfo, Anoma
     if options.jepsen() {
         return Vec::new();
     }
-    let reach = Reach::new(index);
+    let reach = Reach::new(index, options);
     let is_missing = |value: ValueId| {
         !index.is_read(value) && (options.drained || reach.is_beyond(index, index.last_place[value as usize]))
     };

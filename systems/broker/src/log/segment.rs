@@ -244,9 +244,8 @@ impl Segment {
         let mut bytes = [0; BATCH_HEADER_BYTES];
         disk.read_at(self.file, position, &mut bytes)?;
         let header = BatchHeader::parse(&bytes).ok();
-        let is_it = |header: &BatchHeader| {
-            (header.base_offset, header.last_offset()) == (first_offset, last_offset)
-        };
+        let is_it =
+            |header: &BatchHeader| (header.base_offset, header.last_offset()) == (first_offset, last_offset);
         Ok(header.filter(is_it).map(|header| Place { position, header }))
     }
 

@@ -192,8 +192,8 @@ pub(crate) struct TestArgs {
   riprap sim --seeds 1..200 --txn --sub-via subscribe --keep-going
   riprap sim --seeds 1..200 --no-swarm --nemesis kill,partition
 
-Each seed draws the knobs of its run too, except those that are given: nodes, faults, rates, sizes, timeouts, settings of
-brokers and clients; `--nemesis all` is as not given. Stops at the first seed that is not valid, runs it again and writes
+Each seed draws the knobs of its run too, except those that are given: nodes, faults, rates, sizes, timeouts, settings of \
+brokers and clients; `--nemesis all` is as not given. Stops at the first seed that is not valid, runs it again and writes \
 that run down; its test.json has the knobs.",
     mut_arg("seed", |arg| arg.hide(true)),
     mut_arg("sim", |arg| arg.hide(true)),
@@ -278,7 +278,7 @@ pub(crate) struct ShrinkArgs {
   riprap self-test --jobs 2
   riprap self-test --defects zero-offset,lazy-fsync --starts 10
 
-Each defect is looked for in simulation under its own flags (`riprap list defects`), seed after seed, until one of its
+Each defect is looked for in simulation under its own flags (`riprap list defects`), seed after seed, until one of its \
 anomalies shows. The clean system runs on the same seeds and has to be valid.")]
 pub(crate) struct SelfTestArgs {
     /// The system whose defects are looked for

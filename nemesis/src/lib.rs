@@ -190,7 +190,7 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
             if place.copies < min_copies {
                 let copies = place.copies;
                 return Err(format!(
-                    "fault `{name}` destroys one of each key's copies, of which there is {copies}; a --replication of {min_copies} \
+                    "fault `{name}` may cost one of each key's copies, of which there is {copies}; a --replication of {min_copies} \
                      or more is right"
                 ));
             }
@@ -300,8 +300,9 @@ mod tests {
         expected.extend(["power-loss", "reset"].map(only_simulated));
         assert_eq!(left_out, expected);
         let alone = Place { nodes: 3, copies: 1, live: false };
-        assert_eq!(super::left_out(alone), [("bit-flip", "needs more copies of each key")]);
-        let refused = "fault `bit-flip` destroys one of each key's copies, of which there is 1; a --replication of 2 or more is right";
+        let why = "needs more copies of each key";
+        assert_eq!(super::left_out(alone), [("bit-flip", why), ("membership", why)]);
+        let refused = "fault `bit-flip` may cost one of each key's copies, of which there is 1; a --replication of 2 or more is right";
         assert_eq!(parse(&["bit-flip".to_owned()], alone).err().as_deref(), Some(refused));
         check(
             "kill:some",

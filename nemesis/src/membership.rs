@@ -12,12 +12,13 @@ static INFO: FaultInfo = FaultInfo {
           replica of every other partition or so. Healed by an administrator who moves back what it has, and unregisters it: \
           the run goes on to its final reads once only the nodes are left that it began with. Administrators ask over the wire, \
           and try until it is done, whatever other faults are at work. Proved by the process that runs; what the cluster then \
-          says of its members and of where partitions are is told when it is healed. In simulation only. Finds systems that \
+          says of its members and of where partitions are is told when it is healed. In simulation only. A topic that is made just when \
+          the node leaves may have a copy there, which goes with it: so it needs two copies of each key. Finds systems that \
           lose records as replicas move, or that believe a replica or a leader that is one no longer.",
     strike_f: "add-member",
     heal_f: "remove-member",
     live: false,
-    min_copies: 1,
+    min_copies: 2,
     shapes: &[Shape { name: "join", doc: "One node more, for a while.", min_nodes: 3 }],
 };
 

@@ -32,7 +32,7 @@ pub struct FaultInfo {
     pub heal_f: &'static str,
     /// Whether it can strike real nodes; every fault can strike simulated ones.
     pub live: bool,
-    /// With fewer copies of each key, what it destroys is lost by design.
+    /// With fewer copies of each key, what it destroys or takes away is lost by design.
     pub min_copies: u16,
     /// Without a shape each strike draws one of these.
     pub shapes: &'static [Shape],

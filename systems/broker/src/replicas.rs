@@ -6,7 +6,7 @@ use crate::defect::DefectKind;
 use crate::durability::{Flush, Fsync};
 use crate::high_watermarks::HighWatermarks;
 use crate::ids::{PartitionKey, TopicId};
-use crate::log::{Cleanup, LogConfig, LogError, PartitionLog};
+use crate::log::{Cleanup, LogConfig, LogError, PartitionLog, removal};
 use crate::metadata::Topic;
 use crate::node::{Cx, Fatal, Running};
 use crate::replica::{Replica, Role};
@@ -254,7 +254,7 @@ impl Running {
             for name in cx.env.disk().list(DIR)? {
                 if !needed.contains(&name) {
                     log!(cx.env, Info, "removes the log {name}: nobody needs it here");
-                    cx.env.disk().remove_dir_all(&format!("{DIR}/{name}"))?;
+                    removal::remove(cx.env.disk(), &format!("{DIR}/{name}"))?;
                 }
             }
         }
@@ -264,7 +264,7 @@ impl Running {
             let replica = self.replicas.open.remove(&key).expect("it was listed");
             log!(cx.env, Info, "{}: removed: nobody needs it here", replica.name());
             replica.log.close(cx.env.disk());
-            cx.env.disk().remove_dir_all(&dir_of(key))?;
+            removal::remove(cx.env.disk(), &dir_of(key))?;
             self.replicas.dirty.remove(&key);
             self.replicas.changed.insert(key);
             self.replicas.roles += 1;

@@ -21,7 +21,7 @@ fn wrong_arguments_are_told_in_one_line() {
         ("test --system brokre", "unknown system `brokre`; one of: broker"),
         ("test --system broker@1.0", "system `broker` has no version `1.0` to choose"),
         ("test --workload que", "unknown workload `que`; one of: abort, queue"),
-        ("test --nemesis kil", "unknown fault `kil`; one of: clock, "),
+        ("test --nemesis kil", "unknown fault `kil`; one of: bit-flip, clock, "),
         ("test --nemesis kill:some", "unknown shape `some` of fault `kill`; one of: one, "),
         ("test --nodes 3 --nemesis partition:majorities-ring", "needs at least 4 nodes; --nodes is 3"),
         ("test --nodes 1 --nemesis partition", "fault `partition` needs more than 1 node"),

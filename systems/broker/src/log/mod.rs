@@ -34,6 +34,7 @@ pub(crate) mod files;
 mod index;
 mod producers;
 mod read;
+pub(crate) mod removal;
 mod rot;
 mod segment;
 mod settings;
@@ -138,8 +139,8 @@ pub struct PartitionLog {
 }
 
 impl PartitionLog {
-    /// Opens the log in a folder, which is created if it is not there: a new log begins at offset 0. A broken tail of
-    /// the last segment is cut. What is in the log then is durable.
+    /// Opens the log in a folder, which is created if it is not there: a new log begins at offset 0. A removal that was cut
+    /// short is finished before. A broken tail of the last segment is cut. What is in the log then is durable.
     ///
     /// Errors: [`LogError::Corrupt`] and [`LogError::Gap`] if anything before the last segment is broken.
     pub fn open(
@@ -147,6 +148,7 @@ impl PartitionLog {
         dir: &str,
         config: LogConfig,
     ) -> Result<(PartitionLog, Recovery), LogError> {
+        removal::finish(disk, dir)?;
         let mut log = PartitionLog {
             dir: dir.to_owned(),
             config,
@@ -203,6 +205,9 @@ impl PartitionLog {
                 disk.remove(&path)?;
                 index::remove(disk, &path)?;
                 continue;
+            }
+            if let Some(before) = self.segments.last_mut() {
+                before.end();
             }
             self.segments.push(segment);
             if *base != self.log_end_offset {

@@ -244,3 +244,46 @@ fn any_operation_may_be_the_last() {
         }
     }
 }
+
+/// A copy that is not needed any more, and then is again: whenever the power fails, all of it is there or nothing.
+#[test]
+fn a_removal_leaves_all_or_nothing() {
+    let fates: [&[bool]; 8] = [
+        &[false],
+        &[true],
+        &[true, false],
+        &[false, true],
+        &[true, true, false],
+        &[false, false, true],
+        &[true, false, false],
+        &[false, true, true],
+    ];
+    let (log, mut whole) = six();
+    let (base, end) = (whole.operations(), log.log_end_offset());
+    log.close(&mut whole);
+    let mut removed = whole.clone();
+    removal::remove(&mut removed, DIR).expect("the disk is well");
+    for fail_at in base..=removed.operations() {
+        let mut failed = whole.clone();
+        failed.fail_operation(fail_at);
+        let _cut_short = removal::remove(&mut failed, DIR);
+        for fate in fates {
+            let mut disk = failed.clone();
+            disk.cancel_failures();
+            let mut keeps = fate.iter().cycle();
+            let luck = |_: &Unsynced<'_>| {
+                if *keeps.next().expect("a cycle does not end") { Keep::Whole } else { Keep::Lost }
+            };
+            disk.power_fail(luck);
+            let mut log = opened(&mut disk, SMALL);
+            assert!([0, end].contains(&log.log_end_offset()), "operation {fail_at}, {fate:?}: {log:?}");
+            // And what is written then stays.
+            let before = log.log_end_offset();
+            appended(&mut log, &mut disk, batch(2, 900), 7);
+            log.sync(&mut disk).expect("the disk is well");
+            disk.power_fail(|_| Keep::Lost);
+            let again = opened(&mut disk, SMALL);
+            assert_eq!(again.log_end_offset(), before + 2, "operation {fail_at}, {fate:?}");
+        }
+    }
+}

@@ -218,14 +218,16 @@ impl Brute {
             && op.sends().iter().any(|send| !is_read(send) && (drained || (!group && is_passed(send))))
     }
 
-    /// The subscribe by which a process is of the group when an op of it ends.
+    /// The subscribe by which a process came to be of the group in which it is when an op of it ends; those that follow change
+    /// nothing of that.
     fn joined(&self, process: Process, row: usize) -> Option<&Done> {
         let before =
             self.ops.iter().filter(|op| op.op.process == process && op.end.is_some_and(|end| end < row));
-        let mut taken = before.filter(|op| op.takes_keys());
+        let taken = before.filter(|op| op.takes_keys());
         // An info retires the process, and a subscribe that did not end well makes nobody a member.
-        let last = taken.rfind(|op| op.op.f == F::Assign || op.op.kind == Kind::Ok);
-        last.filter(|op| op.op.f == F::Subscribe)
+        let taken: Vec<&Done> = taken.filter(|op| op.op.f == F::Assign || op.op.kind == Kind::Ok).collect();
+        let assigned = taken.iter().rposition(|op| op.op.f == F::Assign);
+        taken.get(assigned.map_or(0, |assigned| assigned + 1)).copied()
     }
 
     fn is_members_read(&self, op: &Done) -> bool {

@@ -140,6 +140,11 @@ fn redelivery() {
     // Its own commit it knows of in any case.
     check("u5 1/u5 p5:10=1 1/p5:10=1+5@11 1/p5:10=1", &[("redelivery", 1), ("redelivery-uncommitted", 1)]);
     // The group's offset can be known from a question too.
+    // Who subscribes again may not have heard that the group has given up on it, and reads on.
+    check("u5 p~5 1/u5 1/p5:10=1+5@11 u5 p5:10=1", &uncommitted);
+    check("u5 1/u5 1/p5:10=1+5@11 u5 p5:10=1", &uncommitted);
+    check("u5 1/u5 1/p5:10=1+5@11 u5 p~5 p5:10=1", &again);
+    check("u5 p5:10=1+5@11 u5 p5:10=1", &again);
     check("u5 p5:10=1 g5=11 1/u5 1/p5:10=1", &again);
     check("u5 p5:10=1 g5=_ 1/u5 1/p5:10=1", &uncommitted);
     // Who assigns keys by itself is no member, and whoever did not read well has read nothing.

@@ -11,7 +11,8 @@
 //! What had been committed before it got the key must not come again, since only then it learns where to begin; and what
 //! it has committed itself must not, either. That another has committed it meanwhile is no promise: a member that the
 //! group has given up on, but which has not heard of it yet, reads on, and only its commits are refused. When a member got
-//! a key its ops tell in `rebalance`; where they do not, it may have been at any time since it subscribed.
+//! a key its ops tell in `rebalance`; where they do not, it may have been at any time since it subscribed. One that
+//! subscribes again goes on with what it has: if the group has given up on it, it does not hear of that then either.
 //!
 //! A committed offset goes back if the group commits less, or is told less (`committed`), than was known before the op
 //! began. The commits of two ops that overlap come in an order that nobody knows, and then the lower one counts.
@@ -181,10 +182,11 @@ struct Search<'i, 'h> {
 impl<'i, 'h> Search<'i, 'h> {
     fn op(&mut self, op: OpRef<'h>) {
         match op.f() {
+            // Who subscribes again stays a member, and keeps what it has until the group takes it.
             F::Subscribe if op.kind() == Kind::Ok => {
                 let member =
-                    Member { joined: op.row(), gained: IntMap::default(), committed: IntMap::default() };
-                self.members.insert(op.process(), member);
+                    || Member { joined: op.row(), gained: IntMap::default(), committed: IntMap::default() };
+                self.members.entry(op.process()).or_insert_with(member);
             }
             F::Assign if op.kind() != Kind::Fail => {
                 self.members.remove(&op.process());

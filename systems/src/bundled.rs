@@ -4,28 +4,19 @@ mod admin;
 mod narrator;
 mod simulation;
 
-use crate::Registered;
 use crate::librdkafka::{self, KafkaLog};
 use crate::simulated::Simulated;
-use bytes::Bytes;
+use crate::{Registered, probe};
 use riprap_broker::defect;
 use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::NodeId;
-use riprap_core::system::{DefectInfo, Deployment, ErrorRule, NodeCommand, System, SystemInfo};
-use riprap_protocol::frame::{self, FrameReader, RequestHeader};
-use riprap_protocol::messages::{MetadataRequest, MetadataResponse};
-use riprap_protocol::{ErrorCode, Request};
+use riprap_core::system::{DefectInfo, Deployment, NodeCommand, System, SystemInfo};
 use serde_json::{Value as Json, json};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 /// Where every broker listens, for clients and for the other brokers; each has an address of its own.
 const PORT: u16 = 9092;
-
-/// How long a broker gets to answer the question whether it serves.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
     name: "broker",
@@ -41,38 +32,9 @@ static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
             anomalies: defect.anomalies,
         })
         .collect(),
-    errors: ERRORS,
+    errors: librdkafka::ERRORS,
+    versions: None,
 });
-
-/// None is definite: librdkafka retries inside itself, and no error says whether an attempt before it took effect.
-/// The list is what a reader of a history meets most, with what it means.
-const ERRORS: &[ErrorRule] = &[
-    ErrorRule {
-        code: "FENCED",
-        definite: false,
-        reason: "of a commit: an attempt before it may have committed the transaction (KIP-588 on what is called fencing)",
-    },
-    ErrorRule {
-        code: "MESSAGE_TIMED_OUT",
-        definite: false,
-        reason: "librdkafka gave up; an attempt may be in the log, or still on its way",
-    },
-    ErrorRule {
-        code: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-        definite: false,
-        reason: "the record is in the leader's log and may yet be replicated",
-    },
-    ErrorRule {
-        code: "NOT_LEADER_FOR_PARTITION",
-        definite: false,
-        reason: "may follow a successful append, if the leader lost its office while it waited for replicas (KAFKA-13574)",
-    },
-    ErrorRule {
-        code: "REQUEST_TIMED_OUT",
-        definite: false,
-        reason: "the replicas did not answer in time; the record is in the leader's log",
-    },
-];
 
 pub(crate) struct Bundled;
 
@@ -124,12 +86,12 @@ impl System for Bundled {
 
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
         let address = SocketAddr::new(deployment.place(node).address, PORT);
-        let metadata = ask_metadata(address).map_err(|e| format!("{node} does not answer: {e}"))?;
-        settled(node, deployment.nodes.len(), &metadata)
+        let metadata = probe::ask_metadata(address).map_err(|e| format!("{node} does not answer: {e}"))?;
+        probe::settled(node, deployment.nodes.len(), &metadata)
     }
 
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {
-        Ok(Box::new(KafkaLog::new(config.clone(), ERRORS)))
+        Ok(Box::new(KafkaLog::new(config.clone(), librdkafka::ERRORS)))
     }
 
     fn versions(&self, _: &Deployment) -> Json {
@@ -140,56 +102,5 @@ impl System for Bundled {
 impl Registered for Bundled {
     fn simulated(&self) -> Option<&'static dyn Simulated> {
         Some(&simulation::Simulation)
-    }
-}
-
-/// The version of Metadata that brokers are asked in whether they serve.
-const METADATA_VERSION: i16 = 9;
-
-/// A question for all that a broker knows.
-fn metadata_request() -> MetadataRequest {
-    MetadataRequest { topics: None, allow_auto_topic_creation: false, ..Default::default() }
-}
-
-/// A request as a frame, the only one of its connection.
-fn request_frame<R: Request>(api_version: i16, request: &R) -> Bytes {
-    let client_id = Some("riprap".to_owned());
-    let header = RequestHeader { api_key: R::KEY, api_version, correlation_id: 1, client_id };
-    frame::encode_request(&header, request).expect("a small request")
-}
-
-/// Whether all is settled in what a node knows: all brokers, and a leader of every partition.
-fn settled(node: NodeId, nodes: usize, metadata: &MetadataResponse) -> Result<(), String> {
-    if metadata.brokers.len() < nodes {
-        return Err(format!("{node} knows {} of {nodes} brokers", metadata.brokers.len()));
-    }
-    for topic in &metadata.topics {
-        if let Some(partition) = topic.partitions.iter().find(|p| p.error_code != ErrorCode::NONE) {
-            let name = topic.name.as_deref().unwrap_or("a topic");
-            let index = partition.index;
-            return Err(format!("{node} knows no leader of {name}-{index}: {}", partition.error_code));
-        }
-    }
-    Ok(())
-}
-
-/// Asks a broker what it knows of the cluster. Errors: in words.
-fn ask_metadata(address: SocketAddr) -> Result<MetadataResponse, String> {
-    let in_words = |e: std::io::Error| e.to_string();
-    let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(in_words)?;
-    stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
-    stream.set_write_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
-    stream.write_all(&request_frame(METADATA_VERSION, &metadata_request())).map_err(in_words)?;
-    let mut reader = FrameReader::new(frame::MAX_RESPONSE_SIZE_BYTES);
-    let mut buffer = [0; 16 << 10];
-    loop {
-        if let Some(frame) = reader.next_frame().map_err(|e| e.to_string())? {
-            let response = frame::decode_response::<MetadataRequest>(frame, METADATA_VERSION);
-            return response.map(|(_, response)| response).map_err(|e| e.to_string());
-        }
-        match stream.read(&mut buffer).map_err(in_words)? {
-            0 => return Err("connection closed".to_owned()),
-            n => reader.push(&buffer[..n]),
-        }
     }
 }

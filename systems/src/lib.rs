@@ -4,7 +4,9 @@
 //! [`riprap_core::system`]. To add one: a folder or file here, and a line in [`ALL`].
 
 mod bundled;
+mod kafka;
 pub mod librdkafka;
+mod probe;
 pub mod simulated;
 
 use riprap_core::system::System;
@@ -19,7 +21,7 @@ pub trait Registered: System {
 }
 
 /// All systems, sorted by name.
-pub static ALL: &[&dyn Registered] = &[&bundled::Bundled];
+pub static ALL: &[&dyn Registered] = &[&bundled::Bundled, &kafka::Kafka];
 
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static dyn Registered> {

@@ -30,6 +30,36 @@ use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// None is definite: librdkafka retries inside itself, and no error says whether an attempt before it took effect.
+/// The list is what a reader of a history meets most, with what it means.
+pub const ERRORS: &[ErrorRule] = &[
+    ErrorRule {
+        code: "FENCED",
+        definite: false,
+        reason: "of a commit: an attempt before it may have committed the transaction (KIP-588 on what is called fencing)",
+    },
+    ErrorRule {
+        code: "MESSAGE_TIMED_OUT",
+        definite: false,
+        reason: "librdkafka gave up; an attempt may be in the log, or still on its way",
+    },
+    ErrorRule {
+        code: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        definite: false,
+        reason: "the record is in the leader's log and may yet be replicated",
+    },
+    ErrorRule {
+        code: "NOT_LEADER_FOR_PARTITION",
+        definite: false,
+        reason: "may follow a successful append, if the leader lost its office while it waited for replicas (KAFKA-13574)",
+    },
+    ErrorRule {
+        code: "REQUEST_TIMED_OUT",
+        definite: false,
+        reason: "the replicas did not answer in time; the record is in the leader's log",
+    },
+];
+
 /// How long a call that only asks the cluster something (metadata, watermarks, commits) may take; see [`ask_timeout`].
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the cluster gets to make a topic.

@@ -98,7 +98,7 @@ fn command() -> String {
 
 /// The defects that are looked for, by name, and whose they are. Errors: a name that is none.
 fn chosen(args: &SelfTestArgs) -> Result<(&'static str, Vec<Target>), Failure> {
-    let system = system(&args.system)?;
+    let (system, _) = system(&args.system)?;
     let info = system.info();
     if system.simulated().is_none() || info.defects.is_empty() {
         return Err(Failure::Usage(format!("system `{}` has no planted defects", info.name)));

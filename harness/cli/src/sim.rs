@@ -87,7 +87,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<u8, Failure> {
 /// The run of one seed.
 fn test_of(args: &SimArgs, seed: u64) -> Result<Test, Failure> {
     let config = Test::config(&TestArgs { seed: Some(seed), sim: true, ..args.test.clone() })?;
-    let config = match system(&config.system)?.simulated() {
+    let config = match system(&config.system)?.0.simulated() {
         Some(simulated) if !args.no_swarm => swarm::draw(config, &args.given, simulated),
         _ => config,
     };

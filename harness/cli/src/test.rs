@@ -24,7 +24,7 @@ use riprap_live::machine;
 use riprap_live::sandbox::{self, Entered, Inside};
 use riprap_nemesis::{Choice, Place};
 use riprap_results::{
-    HistoryWriter, Paint, Progress, RunDir, Store, TestRecord, json_text, publish, summary, utc_text,
+    HistoryWriter, Paint, Progress, RunDir, StatusLine, Store, TestRecord, json_text, publish, summary, utc_text,
 };
 use riprap_systems::Registered;
 use riprap_systems::simulated::Simulated;
@@ -71,6 +71,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<u8, Failure> {
     if args.sim {
         return test.run(args, None);
     }
+    test.install()?;
     match sandbox::enter().map_err(Failure::harness)? {
         Entered::Done(code) => Ok(code),
         Entered::Inside(inside) => test.run(args, Some(&inside)),
@@ -85,17 +86,18 @@ pub(crate) fn workload(name: &str) -> Result<&'static dyn Workload, Failure> {
     })
 }
 
-pub(crate) fn system(name: &str) -> Result<&'static dyn Registered, Failure> {
-    let (name, version) = name.split_once('@').map_or((name, None), |(name, version)| (name, Some(version)));
+/// The system that is asked for as `NAME` or `NAME@VERSION`, and the version.
+pub(crate) fn system(asked: &str) -> Result<(&'static dyn Registered, Option<&str>), Failure> {
+    let (name, version) = asked.split_once('@').map_or((asked, None), |(name, version)| (name, Some(version)));
     let system = riprap_systems::find(name).ok_or_else(|| {
         let names: Vec<&str> = riprap_systems::ALL.iter().map(|system| system.info().name).collect();
         Failure::Usage(format!("unknown system `{name}`; one of: {}", names.join(", ")))
     })?;
     match version {
-        Some(version) => Err(Failure::Usage(format!(
+        Some(version) if system.info().versions.is_none() => Err(Failure::Usage(format!(
             "system `{name}` has no version `{version}` to choose: it is part of this program; `--system {name}` is right"
         ))),
-        None => Ok(system),
+        version => Ok((system, version)),
     }
 }
 
@@ -149,7 +151,7 @@ impl Test {
         program: Option<PathBuf>,
         plan: Option<Plan>,
     ) -> Result<Test, Failure> {
-        let system = system(&config.system)?;
+        let (system, version) = system(&config.system)?;
         let workload = workload(&config.workload)?;
         if config.replication_factor > config.nodes {
             let (replicas, nodes) = (config.replication_factor, config.nodes);
@@ -163,6 +165,7 @@ impl Test {
             config.settings.clone().into_iter().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
         let deployment = Deployment {
             nodes: Vec::new(),
+            version: version.map(str::to_owned),
             defect: config.defect.clone(),
             settings: systems.into_iter().collect(),
             seed: config.seed,
@@ -182,6 +185,14 @@ impl Test {
         let plan = plan.unwrap_or_else(|| Plan::expand(&config, &planned));
         check_plan(&plan, &faults, workload, &config).map_err(Failure::Usage)?;
         Ok(Test { config, system, workload, faults, plan, deployment, simulated })
+    }
+
+    /// Has there what the system is made of, before there is a sandbox.
+    fn install(&self) -> Result<(), Failure> {
+        let mut line = StatusLine::stderr();
+        let installed = self.system.install(&self.deployment, &mut |how_far| line.show(|_, _| how_far.to_owned()));
+        line.wipe();
+        installed.map_err(Failure::Harness)
     }
 
     /// Runs it, in the sandbox or in simulation, and says what came of it.
@@ -370,6 +381,7 @@ impl Test {
             deployment: self.deployment.clone(),
         };
         let cluster = LiveCluster::new(inside, spec).map_err(Failure::harness)?;
+        self.system.prepare(cluster.deployment()).map_err(Failure::Harness)?;
         for node in cluster.nodes() {
             cluster.start(node).map_err(Failure::harness)?;
         }

@@ -46,6 +46,8 @@ pub struct SystemInfo {
     pub defects: Vec<DefectInfo>,
     /// What its errors prove, sorted by code.
     pub errors: &'static [ErrorRule],
+    /// Which versions there are to choose from, in words; none if it is part of this program.
+    pub versions: Option<&'static str>,
 }
 
 /// Where one node lives.
@@ -64,6 +66,8 @@ pub struct NodePlace {
 pub struct Deployment {
     /// Its nodes, in order.
     pub nodes: Vec<NodePlace>,
+    /// The version of the system, if one is asked for.
+    pub version: Option<String>,
     /// The planted defect, if any.
     pub defect: Option<String>,
     /// `--set NAME=VALUE`, without the clients' own.
@@ -100,6 +104,17 @@ pub trait System: Sync {
     /// Checks what only this system can check (`--set` names, versions) before anything is started.
     /// Errors: one line with what would have been right.
     fn validate(&self, deployment: &Deployment) -> Result<(), String>;
+
+    /// Fetches what the system is made of, if that is not there yet. Called before there is a sandbox, which reaches no
+    /// network; `tell` is told how far it is. Errors: one line.
+    fn install(&self, _deployment: &Deployment, _tell: &mut dyn FnMut(&str)) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Writes what nodes need in their folders before they start for the first time. Errors: one line.
+    fn prepare(&self, _deployment: &Deployment) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Checks the properties of the client library (`--set client.NAME=VALUE`, here without `client.`) before anything is
     /// started. Errors: one line.

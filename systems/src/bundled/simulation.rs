@@ -1,7 +1,8 @@
 //! The bundled broker in simulation.
 
 use super::narrator::Brokers;
-use super::{METADATA_VERSION, PORT, admin, metadata_request, request_frame, settled};
+use super::{PORT, admin};
+use crate::probe::{METADATA_VERSION, metadata_request, request_frame, settled};
 use crate::simulated::{Knob, Narrator, Simulated};
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
 use riprap_client::{Options, WireLog};

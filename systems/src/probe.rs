@@ -1,0 +1,64 @@
+//! Whether a node that speaks Kafka's protocol serves: it is asked for what it knows of the cluster.
+
+use bytes::Bytes;
+use riprap_core::cluster::NodeId;
+use riprap_protocol::frame::{self, FrameReader, RequestHeader};
+use riprap_protocol::messages::{MetadataRequest, MetadataResponse};
+use riprap_protocol::{ErrorCode, Request};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long a broker gets to answer the question whether it serves.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The version of Metadata that brokers are asked in whether they serve.
+pub(crate) const METADATA_VERSION: i16 = 9;
+
+/// A question for all that a broker knows.
+pub(crate) fn metadata_request() -> MetadataRequest {
+    MetadataRequest { topics: None, allow_auto_topic_creation: false, ..Default::default() }
+}
+
+/// A request as a frame, the only one of its connection.
+pub(crate) fn request_frame<R: Request>(api_version: i16, request: &R) -> Bytes {
+    let client_id = Some("riprap".to_owned());
+    let header = RequestHeader { api_key: R::KEY, api_version, correlation_id: 1, client_id };
+    frame::encode_request(&header, request).expect("a small request")
+}
+
+/// Whether all is settled in what a node knows: all brokers, and a leader of every partition.
+pub(crate) fn settled(node: NodeId, nodes: usize, metadata: &MetadataResponse) -> Result<(), String> {
+    if metadata.brokers.len() < nodes {
+        return Err(format!("{node} knows {} of {nodes} brokers", metadata.brokers.len()));
+    }
+    for topic in &metadata.topics {
+        if let Some(partition) = topic.partitions.iter().find(|p| p.error_code != ErrorCode::NONE) {
+            let name = topic.name.as_deref().unwrap_or("a topic");
+            let index = partition.index;
+            return Err(format!("{node} knows no leader of {name}-{index}: {}", partition.error_code));
+        }
+    }
+    Ok(())
+}
+
+/// Asks a broker what it knows of the cluster. Errors: in words.
+pub(crate) fn ask_metadata(address: SocketAddr) -> Result<MetadataResponse, String> {
+    let in_words = |e: std::io::Error| e.to_string();
+    let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(in_words)?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
+    stream.set_write_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
+    stream.write_all(&request_frame(METADATA_VERSION, &metadata_request())).map_err(in_words)?;
+    let mut reader = FrameReader::new(frame::MAX_RESPONSE_SIZE_BYTES);
+    let mut buffer = [0; 16 << 10];
+    loop {
+        if let Some(frame) = reader.next_frame().map_err(|e| e.to_string())? {
+            let response = frame::decode_response::<MetadataRequest>(frame, METADATA_VERSION);
+            return response.map(|(_, response)| response).map_err(|e| e.to_string());
+        }
+        match stream.read(&mut buffer).map_err(in_words)? {
+            0 => return Err("connection closed".to_owned()),
+            n => reader.push(&buffer[..n]),
+        }
+    }
+}

@@ -58,7 +58,9 @@ fn check_version(version: &str) -> Result<(), String> {
     let parts: Option<Vec<u32>> = version.split('.').map(|part| part.parse().ok()).collect();
     match parts.as_deref() {
         Some([major, _, _]) if *major >= 4 => Ok(()),
-        Some([_, _, _]) => Err(format!("kafka@{version}: 4.0.0 or newer is right: older ones are not run here")),
+        Some([_, _, _]) => {
+            Err(format!("kafka@{version}: 4.0.0 or newer is right: older ones are not run here"))
+        }
         _ => Err(format!("kafka@{version}: no version; one like {USUAL_VERSION} is right")),
     }
 }
@@ -118,8 +120,9 @@ impl System for Kafka {
             .map(|place| Ok((place.id, format_disk(deployment, place.id)?)))
             .collect::<Result<_, String>>()?;
         for (node, format) in formats {
-            let output =
-                format.wait_with_output().map_err(|e| format!("failed to wait for the format of {node}: {e}"))?;
+            let output = format
+                .wait_with_output()
+                .map_err(|e| format!("failed to wait for the format of {node}: {e}"))?;
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr);
                 let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without a word");

@@ -24,7 +24,8 @@ use riprap_live::machine;
 use riprap_live::sandbox::{self, Entered, Inside};
 use riprap_nemesis::{Choice, Place};
 use riprap_results::{
-    HistoryWriter, Paint, Progress, RunDir, StatusLine, Store, TestRecord, json_text, publish, summary, utc_text,
+    HistoryWriter, Paint, Progress, RunDir, StatusLine, Store, TestRecord, json_text, publish, summary,
+    utc_text,
 };
 use riprap_systems::Registered;
 use riprap_systems::simulated::Simulated;
@@ -88,7 +89,8 @@ pub(crate) fn workload(name: &str) -> Result<&'static dyn Workload, Failure> {
 
 /// The system that is asked for as `NAME` or `NAME@VERSION`, and the version.
 pub(crate) fn system(asked: &str) -> Result<(&'static dyn Registered, Option<&str>), Failure> {
-    let (name, version) = asked.split_once('@').map_or((asked, None), |(name, version)| (name, Some(version)));
+    let (name, version) =
+        asked.split_once('@').map_or((asked, None), |(name, version)| (name, Some(version)));
     let system = riprap_systems::find(name).ok_or_else(|| {
         let names: Vec<&str> = riprap_systems::ALL.iter().map(|system| system.info().name).collect();
         Failure::Usage(format!("unknown system `{name}`; one of: {}", names.join(", ")))
@@ -190,7 +192,8 @@ impl Test {
     /// Has there what the system is made of, before there is a sandbox.
     fn install(&self) -> Result<(), Failure> {
         let mut line = StatusLine::stderr();
-        let installed = self.system.install(&self.deployment, &mut |how_far| line.show(|_, _| how_far.to_owned()));
+        let installed =
+            self.system.install(&self.deployment, &mut |how_far| line.show(|_, _| how_far.to_owned()));
         line.wipe();
         installed.map_err(Failure::Harness)
     }

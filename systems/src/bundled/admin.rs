@@ -12,8 +12,8 @@
 //! ```
 //! Source: KIP-455 (reassignments), KIP-631 (UnregisterBroker).
 
-use super::simulation::{ask, ask_metadata};
 use super::PORT;
+use super::simulation::{ask, ask_metadata};
 use crate::probe::settled;
 use riprap_core::cluster::{MemberChange, NodeId};
 use riprap_env::task::Io;

@@ -21,7 +21,9 @@ const MIN_JAVA: u32 = 17;
 fn cache() -> Result<PathBuf, String> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let found = set("RIPRAP_CACHE").or_else(|| Some(set("HOME")?.join(".cache/riprap")));
-    found.ok_or_else(|| "neither RIPRAP_CACHE nor HOME is set; the folder for what is fetched is right".to_owned())
+    found.ok_or_else(|| {
+        "neither RIPRAP_CACHE nor HOME is set; the folder for what is fetched is right".to_owned()
+    })
 }
 
 fn folder(version: &str) -> Result<PathBuf, String> {
@@ -38,7 +40,8 @@ pub(super) fn class_path(version: &str) -> Result<String, String> {
 
 /// Whether a version is there, with all its files.
 fn is_there(version: &str) -> bool {
-    class_path(version).is_ok_and(|listed| !listed.is_empty() && listed.split(':').all(|jar| Path::new(jar).is_file()))
+    class_path(version)
+        .is_ok_and(|listed| !listed.is_empty() && listed.split(':').all(|jar| Path::new(jar).is_file()))
 }
 
 /// Has a version there. `tell` is told how far it is. Errors: one line.
@@ -83,7 +86,11 @@ pub(super) fn fetch(version: &str, tell: &mut dyn FnMut(&str)) -> Result<(), Str
         return Err(format!("failed to fetch Kafka {version}: {why}"));
     }
     std::fs::rename(&unfinished, &jars).map_err(in_words(&jars))?;
-    if is_there(version) { Ok(()) } else { Err(format!("Kafka {version} is not whole: see {}", jars.display())) }
+    if is_there(version) {
+        Ok(())
+    } else {
+        Err(format!("Kafka {version} is not whole: see {}", jars.display()))
+    }
 }
 
 /// The Java to run Kafka with: of `JAVA_HOME` if that is set, else the first on the path. Errors: none is new enough.
@@ -95,7 +102,8 @@ pub(super) fn java() -> Result<PathBuf, String> {
         None => std::env::split_paths(&path).map(|folder| folder.join("java")).collect(),
     };
     let java = candidates.into_iter().find(|java| java.is_file());
-    let java = java.ok_or_else(|| format!("there is no java; Java {MIN_JAVA} or newer is needed to run Kafka"))?;
+    let java =
+        java.ok_or_else(|| format!("there is no java; Java {MIN_JAVA} or newer is needed to run Kafka"))?;
     let mut told = String::new();
     let mut asked = Command::new(&java)
         .arg("-version")
@@ -114,7 +122,9 @@ pub(super) fn java() -> Result<PathBuf, String> {
         Some(version) => {
             Err(format!("{} is Java {version}; {MIN_JAVA} or newer is needed to run Kafka", java.display()))
         }
-        None => Err(format!("{} does not tell its version; Java {MIN_JAVA} or newer is needed", java.display())),
+        None => {
+            Err(format!("{} does not tell its version; Java {MIN_JAVA} or newer is needed", java.display()))
+        }
     }
 }
 

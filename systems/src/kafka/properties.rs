@@ -32,7 +32,9 @@ pub(super) fn check(name: &str) -> Result<(), String> {
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || !name.chars().all(is_name) {
-        return Err(format!("--set {name}: no name of a property; letters, digits, `.`, `_` and `-` are right"));
+        return Err(format!(
+            "--set {name}: no name of a property; letters, digits, `.`, `_` and `-` are right"
+        ));
     }
     Ok(())
 }
@@ -96,7 +98,10 @@ mod tests {
             nodes: (1..=3).map(place).collect(),
             version: None,
             defect: None,
-            settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            settings: settings
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             seed: 1,
             program: None,
         }
@@ -118,7 +123,10 @@ mod tests {
         ] {
             assert!(lines.contains(&line), "{line} is not in\n{file}");
         }
-        assert_eq!(check("node.id").err().as_deref(), Some("--set node.id: riprap sets it itself; leave it out"));
+        assert_eq!(
+            check("node.id").err().as_deref(),
+            Some("--set node.id: riprap sets it itself; leave it out")
+        );
         assert!(check("a b").is_err() && check("log.flush.interval.messages").is_ok());
     }
 }

@@ -104,6 +104,9 @@ impl System for Kafka {
         if deployment.defect.is_some() {
             return Err("--defect: system `kafka` has no planted defects; leave it out".to_owned());
         }
+        if deployment.program.is_some() {
+            return Err("--bin: system `kafka` is fetched by its version; leave it out".to_owned());
+        }
         deployment.settings.keys().try_for_each(|name| properties::check(name))
     }
 

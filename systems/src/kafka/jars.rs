@@ -12,6 +12,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 const POM: &str = include_str!("../../kafka/pom.xml");
 /// The oldest Java that Kafka's servers run on since version 4. Source: KIP-1013.
@@ -95,6 +96,12 @@ pub(super) fn fetch(version: &str, tell: &mut dyn FnMut(&str)) -> Result<(), Str
 
 /// The Java to run Kafka with: of `JAVA_HOME` if that is set, else the first on the path. Errors: none is new enough.
 pub(super) fn java() -> Result<PathBuf, String> {
+    // A node that is started again and again need not wait for a virtual machine that only tells its version.
+    static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOUND.get_or_init(find_java).clone()
+}
+
+fn find_java() -> Result<PathBuf, String> {
     let home = std::env::var_os("JAVA_HOME").filter(|home| !home.is_empty());
     let path = std::env::var_os("PATH").unwrap_or_default();
     let candidates: Vec<PathBuf> = match home {

@@ -12,7 +12,6 @@ use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::NodeId;
 use riprap_core::system::{DefectInfo, Deployment, NodeCommand, System, SystemInfo};
 use serde_json::{Value as Json, json};
-use std::net::SocketAddr;
 use std::sync::LazyLock;
 
 /// Where every broker listens, for clients and for the other brokers; each has an address of its own.
@@ -85,9 +84,7 @@ impl System for Bundled {
     }
 
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
-        let address = SocketAddr::new(deployment.place(node).address, PORT);
-        let metadata = probe::ask_metadata(address).map_err(|e| format!("{node} does not answer: {e}"))?;
-        probe::settled(node, deployment.nodes.len(), &metadata)
+        probe::serves(deployment, node, PORT)
     }
 
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {

@@ -9,7 +9,6 @@ use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::NodeId;
 use riprap_core::system::{Deployment, NodeCommand, System, SystemInfo};
 use serde_json::{Value as Json, json};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -150,9 +149,7 @@ impl System for Kafka {
     }
 
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
-        let address = SocketAddr::new(deployment.place(node).address, CLIENT_PORT);
-        let metadata = probe::ask_metadata(address).map_err(|e| format!("{node} does not answer: {e}"))?;
-        probe::settled(node, deployment.nodes.len(), &metadata)
+        probe::serves(deployment, node, CLIENT_PORT)
     }
 
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {

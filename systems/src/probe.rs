@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use riprap_core::cluster::NodeId;
+use riprap_core::system::Deployment;
 use riprap_protocol::frame::{self, FrameReader, RequestHeader};
 use riprap_protocol::messages::{MetadataRequest, MetadataResponse};
 use riprap_protocol::{ErrorCode, Request};
@@ -11,6 +12,14 @@ use std::time::Duration;
 
 /// How long a broker gets to answer the question whether it serves.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Whether a node that listens on that port serves: it knows of all nodes, and of a leader of every partition. Errors: what it
+/// still waits for.
+pub(crate) fn serves(deployment: &Deployment, node: NodeId, port: u16) -> Result<(), String> {
+    let address = SocketAddr::new(deployment.place(node).address, port);
+    let metadata = ask_metadata(address).map_err(|e| format!("{node} does not answer: {e}"))?;
+    settled(node, deployment.nodes.len(), &metadata)
+}
 
 /// The version of Metadata that brokers are asked in whether they serve.
 pub(crate) const METADATA_VERSION: i16 = 9;
@@ -43,7 +52,7 @@ pub(crate) fn settled(node: NodeId, nodes: usize, metadata: &MetadataResponse) -
 }
 
 /// Asks a broker what it knows of the cluster. Errors: in words.
-pub(crate) fn ask_metadata(address: SocketAddr) -> Result<MetadataResponse, String> {
+fn ask_metadata(address: SocketAddr) -> Result<MetadataResponse, String> {
     let in_words = |e: std::io::Error| e.to_string();
     let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(in_words)?;
     stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;

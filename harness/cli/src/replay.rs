@@ -13,7 +13,6 @@ use riprap_sim::{HostId, TraceEvent};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +22,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let stop = interrupt::catch();
     let (verdict, report) = match &args.store {
         Some(store) => {
-            let (run, verdict) = test.keep(store, vec!["replay".to_owned(), lossy(&args.run)], stop)?;
+            let (run, verdict) = test.keep(store, vec!["replay".to_owned(), args.run.display().to_string()], stop)?;
             (verdict, Some(run.join("report.html")))
         }
         None => match follow(args, &test, stop)? {
@@ -67,10 +66,6 @@ fn follow(args: &ReplayArgs, test: &Test, stop: &AtomicBool) -> Result<Option<Ve
         return Err(Failure::Interrupted("the run was over"));
     }
     if watch.has_reached { Ok(None) } else { Ok(Some(outcome?.verdict)) }
-}
-
-fn lossy(path: &Path) -> String {
-    path.display().to_string()
 }
 
 /// Prints what happens until some time, a line each.

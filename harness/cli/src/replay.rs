@@ -22,7 +22,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, Failure> {
     let stop = interrupt::catch();
     let (verdict, report) = match &args.store {
         Some(store) => {
-            let (run, verdict) = test.keep(store, vec!["replay".to_owned(), args.run.display().to_string()], stop)?;
+            let (run, verdict) =
+                test.keep(store, vec!["replay".to_owned(), args.run.display().to_string()], stop)?;
             (verdict, Some(run.join("report.html")))
         }
         None => match follow(args, &test, stop)? {

@@ -17,8 +17,8 @@ mod power_loss;
 mod reset;
 
 use rand::seq::SliceRandom as _;
-use riprap_core::cluster::{Cluster, ClusterError, Links, NodeId, NodeState, PerLink};
-use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
+use riprap_core::cluster::{Cluster, ClusterError, Links, NodeId, NodeState, PerLink, Role};
+use riprap_core::fault::{Effect, Fault, FaultInfo, Shape, Target};
 use riprap_core::seed::Stream;
 use serde_json::{Map, Value as Json, json};
 
@@ -151,27 +151,40 @@ pub fn find(name: &str) -> Option<&'static dyn Fault> {
 /// Where faults are to strike.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// How many nodes there are.
+    /// How many nodes clients reach.
     pub nodes: u16,
+    /// How many more are controllers and nothing else.
+    pub controllers: u16,
     /// How many of them have each key.
     pub copies: u16,
     /// Whether they are real.
     pub live: bool,
 }
 
-/// A fault with the shapes that it may take, at least one.
-pub type Choice = (&'static dyn Fault, Vec<&'static Shape>);
+impl Place {
+    /// How many nodes of a role there are, or in all.
+    fn nodes_of(&self, role: Option<Role>) -> u16 {
+        match role {
+            None => self.nodes + self.controllers,
+            Some(Role::Broker) => self.nodes,
+            Some(Role::Controller) => self.controllers,
+        }
+    }
+}
 
-/// What `--nemesis` asks for: `kill`, `partition:bridge`, `all`, `none`, several with commas between. A fault named with
-/// two shapes takes both in turn; one without a shape takes every shape that there are nodes for. `all` leaves out what
-/// [`left_out`] says.
+/// A fault with what it may strike, at least one target.
+pub type Choice = (&'static dyn Fault, Vec<Target>);
+
+/// What `--nemesis` asks for: `kill`, `partition:bridge`, `kill:controller`, `kill:controller:one`, `all`, `none`, several
+/// with commas between. A fault named twice strikes both in turn; one without a role strikes nodes of any, and one without
+/// a shape takes every shape that there are nodes for. `all` leaves out what [`left_out`] says.
 ///
 /// Errors: one line, with what would have been right.
 pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
     let mut choices: Vec<Choice> = Vec::new();
     for word in words {
-        let (name, shape) =
-            word.split_once(':').map_or((word.as_str(), None), |(name, shape)| (name, Some(shape)));
+        let (name, target) =
+            word.split_once(':').map_or((word.as_str(), None), |(name, target)| (name, Some(target)));
         let asked: Vec<&'static dyn Fault> = match name {
             "none" => continue,
             "all" => ALL.iter().copied().filter(|fault| obstacle(*fault, place).is_none()).collect(),
@@ -194,10 +207,10 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
                      or more is right"
                 ));
             }
-            let shapes = shapes(fault, shape, place.nodes)?;
+            let targets = targets(fault, target, place)?;
             match choices.iter_mut().find(|(chosen, _)| chosen.info().name == fault.info().name) {
-                Some((_, chosen)) => chosen.extend(shapes),
-                None => choices.push((fault, shapes)),
+                Some((_, chosen)) => chosen.extend(targets),
+                None => choices.push((fault, targets)),
             }
         }
     }
@@ -215,7 +228,7 @@ fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     let info = fault.info();
     if place.live && !info.live {
         Some("simulated nodes only")
-    } else if info.shapes.iter().all(|shape| shape.min_nodes > place.nodes) {
+    } else if info.shapes.iter().all(|shape| shape.min_nodes > place.nodes_of(None)) {
         Some("needs more nodes")
     } else if info.min_copies > place.copies {
         Some("needs more copies of each key")
@@ -224,24 +237,46 @@ fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     }
 }
 
-fn shapes(fault: &'static dyn Fault, word: Option<&str>, nodes: u16) -> Result<Vec<&'static Shape>, String> {
+/// What a word asks a fault to strike: `ROLE`, `SHAPE`, `ROLE:SHAPE`, or nothing in particular.
+fn targets(fault: &'static dyn Fault, word: Option<&str>, place: Place) -> Result<Vec<Target>, String> {
     let info = fault.info();
+    let (first, rest) = word.map_or((None, None), |word| {
+        word.split_once(':').map_or((Some(word), None), |(a, b)| (Some(a), Some(b)))
+    });
+    let role = first.and_then(Role::from_name);
+    let word = if role.is_some() { rest } else { word };
+    let nodes = place.nodes_of(role);
+    let of_role = first.filter(|_| role.is_some()).map(|role| format!(":{role}")).unwrap_or_default();
+    if nodes == 0 {
+        return Err(format!(
+            "fault `{}{of_role}` finds none: every node is a broker and a controller; --controllers 3 has some that are no more \
+             than that",
+            info.name
+        ));
+    }
     let Some(word) = word else {
-        let possible: Vec<&Shape> = info.shapes.iter().filter(|shape| shape.min_nodes <= nodes).collect();
+        let possible = info.shapes.iter().filter(|shape| shape.min_nodes <= nodes);
+        let possible: Vec<Target> = possible.map(|shape| Target { role, shape }).collect();
         if possible.is_empty() {
-            return Err(format!("fault `{}` needs more than {nodes} nodes", info.name));
+            return Err(format!("fault `{}{of_role}` needs more than {nodes} nodes", info.name));
         }
         return Ok(possible);
     };
     let shape = info.shapes.iter().find(|shape| shape.name == word).ok_or_else(|| {
-        let names: Vec<&str> = info.shapes.iter().map(|shape| shape.name).collect();
+        let shapes = info.shapes.iter().map(|shape| shape.name);
+        let roles = Role::NAMES.iter().map(|(name, _)| *name).filter(|_| role.is_none());
+        let names: Vec<&str> = shapes.chain(roles).collect();
         format!("unknown shape `{word}` of fault `{}`; one of: {}", info.name, names.join(", "))
     })?;
     if shape.min_nodes > nodes {
         let (name, least) = (info.name, shape.min_nodes);
-        return Err(format!("fault `{name}:{word}` needs at least {least} nodes; --nodes is {nodes}"));
+        let (of, flag) = match role {
+            Some(Role::Controller) => ("controllers", "--controllers"),
+            _ => ("nodes", "--nodes"),
+        };
+        return Err(format!("fault `{name}{of_role}:{word}` needs at least {least} {of}; {flag} is {nodes}"));
     }
-    Ok(vec![shape])
+    Ok(vec![Target { role, shape }])
 }
 
 /// The nodes that an aim names.
@@ -264,11 +299,19 @@ mod tests {
     }
 
     fn check_there(words: &str, nodes: u16, live: bool, expected: Result<&str, &str>) {
+        check_roles(words, nodes, 0, live, expected);
+    }
+
+    fn check_roles(words: &str, nodes: u16, controllers: u16, live: bool, expected: Result<&str, &str>) {
         let words: Vec<String> = words.split(',').map(str::to_owned).collect();
-        let found = parse(&words, Place { nodes, copies: nodes, live }).map(|choices| {
-            let one = |(fault, shapes): &Choice| {
-                let shapes: Vec<&str> = shapes.iter().map(|shape| shape.name).collect();
-                format!("{}({})", fault.info().name, shapes.join(" "))
+        let found = parse(&words, Place { nodes, controllers, copies: nodes, live }).map(|choices| {
+            let one = |(fault, targets): &Choice| {
+                let told = |target: &Target| match target.role {
+                    Some(role) => format!("{role:?}-{}", target.shape.name),
+                    None => target.shape.name.to_owned(),
+                };
+                let targets: Vec<String> = targets.iter().map(told).collect();
+                format!("{}({})", fault.info().name, targets.join(" "))
             };
             choices.iter().map(one).collect::<Vec<_>>().join(" ")
         });
@@ -287,7 +330,7 @@ mod tests {
         check("kill:one,clock", 3, Err(refused));
         check_there("kill:one,clock:one", 3, false, Ok("kill(one) clock(one)"));
         check_there("all", 1, true, Ok("kill(one all) pause(one all)"));
-        let left_out: Vec<String> = left_out(Place { nodes: 1, copies: 1, live: true })
+        let left_out: Vec<String> = left_out(Place { nodes: 1, controllers: 0, copies: 1, live: true })
             .into_iter()
             .map(|(name, why)| format!("{name} {why}"))
             .collect();
@@ -299,7 +342,7 @@ mod tests {
         expected.push("partition needs more nodes".to_owned());
         expected.extend(["power-loss", "reset"].map(only_simulated));
         assert_eq!(left_out, expected);
-        let alone = Place { nodes: 3, copies: 1, live: false };
+        let alone = Place { nodes: 3, controllers: 0, copies: 1, live: false };
         let why = "needs more copies of each key";
         assert_eq!(super::left_out(alone), [("bit-flip", why), ("membership", why)]);
         let refused = "fault `bit-flip` may cost one of each key's copies, of which there is 1; a --replication of 2 or more is right";
@@ -307,10 +350,39 @@ mod tests {
         check(
             "kill:some",
             3,
-            Err("unknown shape `some` of fault `kill`; one of: one, minority, majority, all"),
+            Err(
+                "unknown shape `some` of fault `kill`; one of: one, minority, majority, all, broker, controller",
+            ),
         );
         check("partition:bridge", 2, Err("fault `partition:bridge` needs at least 3 nodes; --nodes is 2"));
         check("partition", 1, Err("fault `partition` needs more than 1 nodes"));
+    }
+
+    #[test]
+    fn roles_are_named() {
+        let check = |words: &str, expected: Result<&str, &str>| check_roles(words, 3, 1, true, expected);
+        check("kill:controller", Ok("kill(Controller-one Controller-all)"));
+        check("kill:controller:all,kill:broker:minority", Ok("kill(Controller-all Broker-minority)"));
+        // Nodes of any role.
+        check("partition:majorities-ring", Ok("partition(majorities-ring)"));
+        check(
+            "kill:controller:minority",
+            Err("fault `kill:controller:minority` needs at least 3 controllers; --controllers is 1"),
+        );
+        check("partition:controller", Err("fault `partition:controller` needs more than 1 nodes"));
+        check(
+            "kill:controller:some",
+            Err("unknown shape `some` of fault `kill`; one of: one, minority, majority, all"),
+        );
+        check_there(
+            "kill:controller",
+            3,
+            true,
+            Err(
+                "fault `kill:controller` finds none: every node is a broker and a controller; --controllers 3 has some that are \
+                 no more than that",
+            ),
+        );
     }
 
     /// House rules: sorted and documented.
@@ -393,11 +465,13 @@ mod tests {
             ("reset", "all-peers", 3, "peers"),
         ] {
             let case = format!("{name}:{shape}");
-            let (fault, shapes) =
-                parse(std::slice::from_ref(&case), Place { nodes: 3, copies: 3, live: false })
-                    .expect("it is one")
-                    .remove(0);
-            let aim = fault.aim(shapes[0], &NodeId::first(3), &mut Seed(1).stream("test", "links"));
+            let (fault, shapes) = parse(
+                std::slice::from_ref(&case),
+                Place { nodes: 3, controllers: 0, copies: 3, live: false },
+            )
+            .expect("it is one")
+            .remove(0);
+            let aim = fault.aim(shapes[0].shape, &NodeId::first(3), &mut Seed(1).stream("test", "links"));
             assert_eq!(
                 (&aim["links"], aim["nodes"].as_array().map(Vec::len)),
                 (&json!(links), Some(nodes)),

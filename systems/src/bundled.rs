@@ -33,6 +33,7 @@ static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
         .collect(),
     errors: librdkafka::ERRORS,
     versions: None,
+    controllers: false,
 });
 
 pub(crate) struct Bundled;

@@ -1,4 +1,4 @@
-//! Apache Kafka as it is released, in KRaft mode: each node is a broker and a controller.
+//! Apache Kafka as it is released, in KRaft mode: each node is a broker and a controller, or some are controllers alone.
 
 mod jars;
 mod properties;
@@ -6,7 +6,7 @@ mod properties;
 use crate::librdkafka::{self, KafkaLog};
 use crate::{Registered, probe};
 use riprap_core::client::{ClientConfig, Log, LogError};
-use riprap_core::cluster::NodeId;
+use riprap_core::cluster::{NodeId, Role};
 use riprap_core::system::{Deployment, NodeCommand, System, SystemInfo};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
@@ -38,11 +38,14 @@ const JVM: &[&str] = &[
 
 static INFO: SystemInfo = SystemInfo {
     name: "kafka",
-    doc: "Apache Kafka in KRaft mode, by version (kafka@4.3.1), each node a broker and a controller. Its jars are fetched by \
-          Maven once, and Java 17 or newer runs them. --set takes every property of its servers.",
+    doc: "Apache Kafka in KRaft mode, by version (kafka@4.3.1), each node a broker and a controller, or with \
+          --controllers some of them controllers alone. Its jars are fetched by \
+          Maven once, and Java 17 or newer runs them. --set takes every property of its servers, and \
+          levels of features (feature.transaction.version=1).",
     defects: Vec::new(),
     errors: librdkafka::ERRORS,
     versions: Some("4.0.0 and newer"),
+    controllers: true,
 };
 
 pub(crate) struct Kafka;
@@ -86,6 +89,7 @@ fn format_disk(deployment: &Deployment, node: NodeId) -> Result<Child, String> {
         .args(args)
         .args(["format", "--cluster-id", CLUSTER_ID, "--config"])
         .arg(&path)
+        .args(properties::features(deployment).iter().flat_map(|feature| ["--feature", feature]))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -106,7 +110,7 @@ impl System for Kafka {
         if deployment.program.is_some() {
             return Err("--bin: system `kafka` is fetched by its version; leave it out".to_owned());
         }
-        deployment.settings.keys().try_for_each(|name| properties::check(name))
+        deployment.settings.iter().try_for_each(|(name, value)| properties::check(name, value))
     }
 
     fn install(&self, deployment: &Deployment, tell: &mut dyn FnMut(&str)) -> Result<(), String> {
@@ -149,7 +153,10 @@ impl System for Kafka {
     }
 
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
-        probe::serves(deployment, node, CLIENT_PORT)
+        match deployment.role(node) {
+            Role::Broker => probe::serves(deployment, node, CLIENT_PORT),
+            Role::Controller => probe::answers(deployment, node, CONTROLLER_PORT),
+        }
     }
 
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use riprap_core::cluster::NodeId;
 use riprap_core::system::Deployment;
 use riprap_protocol::frame::{self, FrameReader, RequestHeader};
-use riprap_protocol::messages::{MetadataRequest, MetadataResponse};
+use riprap_protocol::messages::{ApiVersionsRequest, MetadataRequest, MetadataResponse};
 use riprap_protocol::{ErrorCode, Request};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,8 +17,16 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// still waits for.
 pub(crate) fn serves(deployment: &Deployment, node: NodeId, port: u16) -> Result<(), String> {
     let address = SocketAddr::new(deployment.place(node).address, port);
-    let metadata = ask_metadata(address).map_err(|e| format!("{node} does not answer: {e}"))?;
-    settled(node, deployment.nodes.len(), &metadata)
+    let asked = ask(address, METADATA_VERSION, &metadata_request());
+    let metadata = asked.map_err(|e| format!("{node} does not answer: {e}"))?;
+    settled(node, deployment.brokers().len(), &metadata)
+}
+
+/// Whether a node that listens on that port answers at all: it tells which requests it takes. Errors: what it still waits for.
+pub(crate) fn answers(deployment: &Deployment, node: NodeId, port: u16) -> Result<(), String> {
+    let address = SocketAddr::new(deployment.place(node).address, port);
+    let asked = ask(address, 0, &ApiVersionsRequest::default());
+    asked.map(drop).map_err(|e| format!("{node} does not answer: {e}"))
 }
 
 /// The version of Metadata that brokers are asked in whether they serve.
@@ -51,18 +59,18 @@ pub(crate) fn settled(node: NodeId, nodes: usize, metadata: &MetadataResponse) -
     Ok(())
 }
 
-/// Asks a broker what it knows of the cluster. Errors: in words.
-fn ask_metadata(address: SocketAddr) -> Result<MetadataResponse, String> {
+/// Asks a node something on a connection of its own. Errors: in words.
+fn ask<R: Request>(address: SocketAddr, version: i16, request: &R) -> Result<R::Response, String> {
     let in_words = |e: std::io::Error| e.to_string();
     let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(in_words)?;
     stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
     stream.set_write_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
-    stream.write_all(&request_frame(METADATA_VERSION, &metadata_request())).map_err(in_words)?;
+    stream.write_all(&request_frame(version, request)).map_err(in_words)?;
     let mut reader = FrameReader::new(frame::MAX_RESPONSE_SIZE_BYTES);
     let mut buffer = [0; 16 << 10];
     loop {
         if let Some(frame) = reader.next_frame().map_err(|e| e.to_string())? {
-            let response = frame::decode_response::<MetadataRequest>(frame, METADATA_VERSION);
+            let response = frame::decode_response::<R>(frame, version);
             return response.map(|(_, response)| response).map_err(|e| e.to_string());
         }
         match stream.read(&mut buffer).map_err(in_words)? {

@@ -98,12 +98,21 @@ pub(crate) struct TestArgs {
     /// What the clients do (see `riprap list workloads`)
     #[arg(long, value_name = "NAME", default_value = "queue")]
     pub(crate) workload: String,
-    /// What is done to the cluster: faults, each with a shape after a colon or without; `all`; `none`
-    #[arg(long, value_name = "FAULT[:SHAPE],...", value_delimiter = ',', default_value = "kill,partition")]
+    /// What is done to the cluster: faults, each with a role of nodes, a shape or both after colons or without; `all`;
+    /// `none`
+    #[arg(
+        long,
+        value_name = "FAULT[:ROLE][:SHAPE],...",
+        value_delimiter = ',',
+        default_value = "kill,partition"
+    )]
     pub(crate) nemesis: Vec<String>,
     /// How many nodes
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = whole(1, MAX_NODES))]
     pub(crate) nodes: u16,
+    /// How many more nodes are controllers and nothing else; with none, each node is one too
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole(0, MAX_NODES))]
+    pub(crate) controllers: u16,
     /// How long clients and faults act; heal, final reads and the check come on top
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time(MIN_TIME))]
     pub(crate) time_limit: Duration,
@@ -197,6 +206,7 @@ brokers and clients; `--nemesis all` is as not given. Stops at the first seed th
 that run down; its test.json has the knobs.",
     mut_arg("seed", |arg| arg.hide(true)),
     mut_arg("sim", |arg| arg.hide(true)),
+    mut_arg("controllers", |arg| arg.hide(true)),
     mut_arg("hosts", |arg| arg.hide(true)),
     mut_arg("bootstrap", |arg| arg.hide(true)),
     mut_arg("bin", |arg| arg.hide(true))

@@ -14,7 +14,7 @@ use riprap_checker::{Valid, Verdict};
 use riprap_core::client::SubscribeVia;
 use riprap_core::cluster::{Cluster, NodeId};
 use riprap_core::fault::Fault;
-use riprap_core::plan::{Physics, Plan, TestConfig};
+use riprap_core::plan::{MAX_NODES, Physics, Plan, TestConfig};
 use riprap_core::system::{CLIENT_SETTING, Deployment};
 use riprap_core::{History, Op};
 use riprap_env::LogLevel;
@@ -124,6 +124,7 @@ impl Test {
             nemesis: args.nemesis.clone(),
             sim: args.sim.then(Physics::default),
             nodes: args.nodes,
+            controllers: args.controllers,
             time_limit_ms: millis(args.time_limit),
             rate_hz: args.rate,
             concurrency: args.concurrency,
@@ -162,11 +163,24 @@ impl Test {
                  --nodes is right"
             )));
         }
+        if config.controllers > 0 && !system.info().controllers {
+            return Err(Failure::Usage(format!(
+                "--controllers: each node of system `{}` is a controller too; leave it out",
+                system.info().name
+            )));
+        }
+        if config.nodes + config.controllers > MAX_NODES {
+            let (nodes, controllers) = (config.nodes, config.controllers);
+            return Err(Failure::Usage(format!(
+                "{nodes} nodes and {controllers} controllers; {MAX_NODES} in all at most are right"
+            )));
+        }
         let faults = riprap_nemesis::parse(&config.nemesis, place(&config)).map_err(Failure::Usage)?;
         let (clients, systems): (Vec<_>, Vec<_>) =
             config.settings.clone().into_iter().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
         let deployment = Deployment {
             nodes: Vec::new(),
+            controllers: config.controllers,
             version: version.map(str::to_owned),
             defect: config.defect.clone(),
             settings: systems.into_iter().collect(),
@@ -183,7 +197,7 @@ impl Test {
         };
         validated.map_err(Failure::Usage)?;
         let planned: Vec<(&dyn Fault, _)> =
-            faults.iter().map(|(fault, shapes)| (*fault, shapes.clone())).collect();
+            faults.iter().map(|(fault, targets)| (*fault, targets.clone())).collect();
         let plan = plan.unwrap_or_else(|| Plan::expand(&config, &planned));
         check_plan(&plan, &faults, workload, &config).map_err(Failure::Usage)?;
         Ok(Test { config, system, workload, faults, plan, deployment, simulated })
@@ -266,13 +280,17 @@ impl Test {
     fn headline(&self, run: &RunDir) -> String {
         let config = &self.config;
         format!(
-            "riprap: {}{}, {}{} on {} {}nodes, faults {}, {} s, seed {}, run {}",
+            "riprap: {}{}, {}{} on {} {}nodes{}, faults {}, {} s, seed {}, run {}",
             config.system,
             config.defect.as_ref().map(|defect| format!(" with defect {defect}")).unwrap_or_default(),
             config.workload,
             if config.txn { " in transactions" } else { "" },
             config.nodes,
             if config.sim.is_some() { "simulated " } else { "" },
+            match config.controllers {
+                0 => String::new(),
+                n => format!(" and {n} controllers"),
+            },
             config.nemesis.join(" "),
             config.time_limit_ms as f64 / 1e3,
             config.seed,
@@ -378,9 +396,9 @@ impl Test {
         let nodes = run.path().join("nodes");
         let spec = ClusterSpec {
             system: self.system,
-            nodes: self.config.nodes,
             data_root: nodes.clone(),
             log_root: nodes,
+            nodes: self.config.nodes + self.config.controllers,
             deployment: self.deployment.clone(),
         };
         let cluster = LiveCluster::new(inside, spec).map_err(Failure::harness)?;
@@ -402,7 +420,12 @@ impl Test {
 
 /// Where a test's faults are to strike.
 pub(crate) fn place(config: &TestConfig) -> Place {
-    Place { nodes: config.nodes, copies: config.replication_factor, live: config.sim.is_none() }
+    Place {
+        nodes: config.nodes,
+        controllers: config.controllers,
+        copies: config.replication_factor,
+        live: config.sim.is_none(),
+    }
 }
 
 fn lossy(arg: OsString) -> String {
@@ -483,8 +506,9 @@ fn check_plan(
         }
         for node in event.value.get("nodes").and_then(Json::as_array).into_iter().flatten() {
             let known = node.as_str().and_then(NodeId::from_name);
-            if !known.is_some_and(|node| (1..=config.nodes).contains(&node.0)) {
-                return Err(format!("{place}.value.nodes has {node}; n1 to n{} are right", config.nodes));
+            let nodes = config.nodes + config.controllers;
+            if !known.is_some_and(|node| (1..=nodes).contains(&node.0)) {
+                return Err(format!("{place}.value.nodes has {node}; n1 to n{nodes} are right"));
             }
         }
     }
@@ -514,7 +538,7 @@ fn remove_data(run: &RunDir, config: &TestConfig, verdict: &Verdict) {
     if verdict.valid != Valid::True {
         return;
     }
-    for node in riprap_core::NodeId::first(config.nodes) {
+    for node in config.nodes_of(None) {
         let data: &Path = &run.path().join("nodes").join(node.to_string()).join("data");
         // What cannot be removed takes space and harms nobody.
         let _ = std::fs::remove_dir_all(data);

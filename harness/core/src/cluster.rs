@@ -27,6 +27,25 @@ impl NodeId {
     }
 }
 
+/// What a node is in its cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Role {
+    /// It keeps records, and clients reach it.
+    Broker,
+    /// It keeps what the cluster knows of itself, and no more.
+    Controller,
+}
+
+impl Role {
+    /// All, with their names as in `kill:controller`.
+    pub const NAMES: &[(&str, Role)] = &[("broker", Role::Broker), ("controller", Role::Controller)];
+
+    /// The role of that name.
+    pub fn from_name(name: &str) -> Option<Role> {
+        Role::NAMES.iter().find(|(known, _)| *known == name).map(|(_, role)| *role)
+    }
+}
+
 /// What a node's process is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeState {

@@ -4,7 +4,7 @@
 //! the nemesis carries out what is planned and draws nothing. Each strike is probed. One that cannot be proved makes
 //! the run's verdict `unknown`: a run in which nothing happened says nothing.
 
-use crate::cluster::{Cluster, ClusterError, NodeId};
+use crate::cluster::{Cluster, ClusterError, NodeId, Role};
 use crate::seed::Stream;
 use serde_json::Value as Json;
 
@@ -17,6 +17,15 @@ pub struct Shape {
     pub doc: &'static str,
     /// With fewer nodes the shape makes no sense.
     pub min_nodes: u16,
+}
+
+/// What a strike may be aimed at.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Only nodes of this role; all if none.
+    pub role: Option<Role>,
+    /// In this shape.
+    pub shape: &'static Shape,
 }
 
 /// What the registry knows of a fault.

@@ -9,8 +9,8 @@ mod scenario;
 pub use scenario::{SCENARIO_VERSION, Scenario};
 
 use crate::client::{Isolation, SubscribeVia};
-use crate::cluster::NodeId;
-use crate::fault::{Fault, Shape};
+use crate::cluster::{NodeId, Role};
+use crate::fault::{Fault, Target};
 use crate::generator::PlannedOp;
 use crate::history::History;
 use crate::seed::Seed;
@@ -74,8 +74,11 @@ pub struct TestConfig {
     /// If it runs in simulation: how quick that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sim: Option<Physics>,
-    /// How many nodes.
+    /// How many nodes clients reach.
     pub nodes: u16,
+    /// How many more are controllers and nothing else.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub controllers: u16,
     /// How long the main phase lasts. Units: milliseconds.
     pub time_limit_ms: u64,
     /// How many ops a second all clients together begin.
@@ -124,6 +127,23 @@ fn least_value_bytes() -> u32 {
     1
 }
 
+fn is_none(count: &u16) -> bool {
+    *count == 0
+}
+
+impl TestConfig {
+    /// All nodes, those that clients reach first; of a role, if one is given.
+    pub fn nodes_of(&self, role: Option<Role>) -> Vec<NodeId> {
+        let brokers = NodeId::first(self.nodes);
+        let all = NodeId::first(self.nodes + self.controllers);
+        match role {
+            None => all,
+            Some(Role::Broker) => brokers,
+            Some(Role::Controller) => all[brokers.len()..].to_vec(),
+        }
+    }
+}
+
 /// One planned act of the nemesis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FaultEvent {
@@ -162,18 +182,20 @@ impl Plan {
 
     /// Expands a seed: each fault alternates between quiet and struck, by a stream of its own.
     ///
-    /// `faults` gives each fault with the shapes that it may take, at least one.
-    pub fn expand(config: &TestConfig, faults: &[(&dyn Fault, Vec<&'static Shape>)]) -> Plan {
-        let nodes = NodeId::first(config.nodes);
+    /// `faults` gives each fault with what it may strike, at least one target.
+    pub fn expand(config: &TestConfig, faults: &[(&dyn Fault, Vec<Target>)]) -> Plan {
         let mut events = Vec::new();
-        for (fault, shapes) in faults {
+        for (fault, targets) in faults {
             let info = fault.info();
             let mut random = Seed(config.seed).stream("nemesis", info.name);
-            let targets = fault.targets(&nodes, &mut random);
+            let mut nodes: BTreeMap<Option<Role>, Vec<NodeId>> = BTreeMap::new();
+            for Target { role, .. } in targets {
+                nodes.entry(*role).or_insert_with(|| fault.targets(&config.nodes_of(*role), &mut random));
+            }
             let mut at_ms = random.random_range(FIRST_QUIET_MS / 2..=FIRST_QUIET_MS);
             while at_ms + MIN_FAULT_MS <= config.time_limit_ms {
-                let shape = shapes[random.random_range(0..shapes.len())];
-                let aim = fault.aim(shape, &targets, &mut random);
+                let Target { role, shape } = targets[random.random_range(0..targets.len())];
+                let aim = fault.aim(shape, &nodes[&role], &mut random);
                 let held_ms = random.random_range(MIN_FAULT_MS..=config.fault_max_ms.max(MIN_FAULT_MS));
                 let quiet_ms = random.random_range(config.quiet_max_ms / 3..=config.quiet_max_ms);
                 let until_ms = (at_ms + held_ms).min(config.time_limit_ms);

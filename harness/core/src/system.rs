@@ -1,7 +1,7 @@
 //! What a system under test is: how it is put on nodes, started, reached, and what its errors mean.
 
 use crate::client::{ClientConfig, Log, LogError};
-use crate::cluster::NodeId;
+use crate::cluster::{NodeId, Role};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,6 +48,8 @@ pub struct SystemInfo {
     pub errors: &'static [ErrorRule],
     /// Which versions there are to choose from, in words; none if it is part of this program.
     pub versions: Option<&'static str>,
+    /// Whether it can be deployed with nodes that are controllers and no more.
+    pub controllers: bool,
 }
 
 /// Where one node lives.
@@ -64,8 +66,10 @@ pub struct NodePlace {
 /// A system as one run asks for it.
 #[derive(Clone, Debug)]
 pub struct Deployment {
-    /// Its nodes, in order.
+    /// Its nodes, in order: brokers, then those that are controllers and no more.
     pub nodes: Vec<NodePlace>,
+    /// How many of them are controllers and no more; with none, brokers do what there is to do.
+    pub controllers: u16,
     /// The version of the system, if one is asked for.
     pub version: Option<String>,
     /// The planted defect, if any.
@@ -82,6 +86,23 @@ impl Deployment {
     /// Where a node lives. Panics: not a node of this deployment.
     pub fn place(&self, node: NodeId) -> &NodePlace {
         self.nodes.iter().find(|place| place.id == node).expect("a node of this deployment")
+    }
+
+    /// The nodes that clients reach.
+    pub fn brokers(&self) -> &[NodePlace] {
+        &self.nodes[..self.nodes.len() - usize::from(self.controllers)]
+    }
+
+    /// The nodes that are controllers and no more.
+    pub fn controllers(&self) -> &[NodePlace] {
+        &self.nodes[self.nodes.len() - usize::from(self.controllers)..]
+    }
+
+    /// What a node is. Panics: not a node of this deployment.
+    pub fn role(&self, node: NodeId) -> Role {
+        let _ = self.place(node);
+        let controls = self.controllers().iter().any(|place| place.id == node);
+        if controls { Role::Controller } else { Role::Broker }
     }
 }
 

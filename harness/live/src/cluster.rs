@@ -43,12 +43,12 @@ struct Node {
 pub struct ClusterSpec {
     /// The system under test.
     pub system: &'static dyn System,
-    /// How many nodes.
-    pub nodes: u16,
     /// Where each node gets a folder `<name>/data`, which outlives its process.
     pub data_root: PathBuf,
     /// Where each node's output goes: `<name>/node.log`.
     pub log_root: PathBuf,
+    /// How many nodes, controllers and all.
+    pub nodes: u16,
     /// The rest of the deployment; its `nodes` are filled in.
     pub deployment: Deployment,
 }

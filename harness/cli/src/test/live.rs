@@ -111,7 +111,7 @@ fn make_client(test: &Test, cluster: &LiveCluster, run: &Arc<RunDir>) -> MakeCli
     let (config, workload, system) = (test.config.clone(), test.workload, test.system);
     let deployment = cluster.deployment();
     let bootstrap: Vec<String> =
-        deployment.nodes.iter().map(|place| system.bootstrap(deployment, place.id)).collect();
+        deployment.brokers().iter().map(|place| system.bootstrap(deployment, place.id)).collect();
     let (log, topics) = (client_log(run), Arc::<Mutex<BTreeSet<String>>>::default());
     Arc::new(move |process: Process| {
         let shared = Shared {

@@ -60,6 +60,7 @@ pub(crate) mod tests {
                 nemesis: vec!["kill".to_owned(), "partition:bridge".to_owned()],
                 sim: None,
                 nodes: 3,
+                controllers: 0,
                 time_limit_ms: 30_000,
                 rate_hz: 100.5,
                 concurrency: 6,

@@ -131,12 +131,16 @@ fn client_properties(config: &TestConfig) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Every key that a history sends to or reads, with the highest value that it has seen there: no value below 0 counts.
+/// Every key that a history sends to, reads or asks for, with the highest value that it has seen there: no value below 0
+/// counts. Whoever asks for a key makes it where it is not there yet.
 struct Last(BTreeMap<Key, Value>);
 
 impl Last {
     fn of(history: &History) -> Last {
         let mut last = Last(BTreeMap::new());
+        for op in history.ops().filter(|op| matches!(op.f(), F::Assign | F::Subscribe)) {
+            op.keys().iter().for_each(|key| last.raise(*key, None));
+        }
         for mop in history.ops().flat_map(|op| op.mops()) {
             match mop {
                 MopRef::Send { key, value, .. } => last.raise(key, Some(value)),
@@ -174,6 +178,7 @@ mod tests {
             nemesis: Vec::new(),
             sim: None,
             nodes: 3,
+            controllers: 0,
             time_limit_ms: 30_000,
             rate_hz: 100.0,
             concurrency: 5,

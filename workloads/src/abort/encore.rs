@@ -41,10 +41,10 @@ pub(super) fn encore(
     concurrency: u32,
     limit_ms: u64,
 ) -> BoxedGenerator {
-    // A key that nobody has written may not exist, and the final reads do not look for it.
+    // A key that nobody has asked for may not exist, and the final reads do not look for it.
     let last = Last::of(history).0;
-    let written = |keys: &[Key]| keys.iter().copied().find(|key| last.contains_key(key));
-    let Some(input) = written(inputs) else { return phases(Vec::new()) };
+    let known = |keys: &[Key]| keys.iter().copied().find(|key| last.contains_key(key));
+    let Some(input) = known(inputs) else { return phases(Vec::new()) };
     let crash = |thread| {
         let crash = once(Draft::new(F::Crash, OpValue::None));
         on_threads(move |other| other == Thread::Client(thread), crash)
@@ -55,7 +55,7 @@ pub(super) fn encore(
         let encore = Encore {
             via: *via,
             input,
-            output: written(outputs),
+            output: known(outputs),
             next: next.collect(),
             step: Step::Take,
             open: Vec::new(),

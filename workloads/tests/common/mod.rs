@@ -31,6 +31,7 @@ pub(crate) fn config(workload: &str, seed: u64, via: &[SubscribeVia]) -> TestCon
         nemesis: Vec::new(),
         sim: None,
         nodes: 1,
+        controllers: 0,
         time_limit_ms: 1000,
         rate_hz: 1000.0,
         concurrency: 5,

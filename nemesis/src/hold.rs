@@ -1,6 +1,6 @@
 //! What was sent arrives long after its sender gave up.
 
-use crate::LINKS;
+use crate::links::{self, LINKS};
 use riprap_core::cluster::{Cluster, ClusterError, Links, NodeId, PerLink};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
@@ -29,17 +29,17 @@ impl Fault for Hold {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        crate::aim_at_links(shape, nodes, random)
+        links::aim(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
         let nodes: BTreeSet<NodeId> = crate::nodes(aim)?.into_iter().collect();
-        let links = crate::links(aim)?;
+        let links = links::of(aim)?;
         let held = cluster.hold(&nodes, links)?;
         // A node that another fault has ended has no connections.
         Ok(Effect {
-            took_effect: crate::spared(links, &held),
-            evidence: json!({"connections": crate::told(held)}),
+            took_effect: links::spared(links, &held),
+            evidence: json!({"connections": links::told(held)}),
         })
     }
 
@@ -47,7 +47,7 @@ impl Fault for Hold {
         let held = cluster.hold(&BTreeSet::new(), Links::All)?;
         Ok(Effect {
             took_effect: held == PerLink::default(),
-            evidence: json!({"connections": crate::told(held)}),
+            evidence: json!({"connections": links::told(held)}),
         })
     }
 }

@@ -10,14 +10,18 @@ mod disk_slow;
 mod hold;
 mod kill;
 mod latency;
+mod links;
+mod loss;
 mod membership;
 mod partition;
 mod pause;
 mod power_loss;
+mod rate;
+mod reject;
 mod reset;
 
 use rand::seq::SliceRandom as _;
-use riprap_core::cluster::{Cluster, ClusterError, Links, NodeId, NodeState, PerLink, Role};
+use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState, Role};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape, Target};
 use riprap_core::seed::Stream;
 use serde_json::{Map, Value as Json, json};
@@ -31,10 +35,13 @@ pub static ALL: &[&dyn Fault] = &[
     &hold::Hold,
     &kill::Kill,
     &latency::Latency,
+    &loss::Loss,
     &membership::Membership,
     &partition::Partition,
     &pause::Pause,
     &power_loss::PowerLoss,
+    &rate::Rate,
+    &reject::Reject,
     &reset::Reset,
 ];
 
@@ -45,61 +52,6 @@ const ONE_TO_ALL: &[Shape] = &[
     Shape { name: "majority", doc: "The smallest majority of the nodes.", min_nodes: 2 },
     Shape { name: "all", doc: "All nodes.", min_nodes: 1 },
 ];
-
-/// The shapes of a fault that strikes links of nodes: of each shape of [`ONE_TO_ALL`] three, over which links.
-const LINKS: &[Shape] = &[
-    Shape { name: "one", doc: "All links of one node.", min_nodes: 1 },
-    Shape { name: "one-peers", doc: "The links of one node with other nodes.", min_nodes: 2 },
-    Shape { name: "one-clients", doc: "The links of one node with clients.", min_nodes: 1 },
-    Shape {
-        name: "minority",
-        doc: "All links of as many nodes as may fail with a majority left.",
-        min_nodes: 3,
-    },
-    Shape { name: "minority-peers", doc: "The links of so many nodes with other nodes.", min_nodes: 3 },
-    Shape { name: "minority-clients", doc: "The links of so many nodes with clients.", min_nodes: 3 },
-    Shape { name: "majority", doc: "All links of the smallest majority of the nodes.", min_nodes: 2 },
-    Shape { name: "majority-peers", doc: "The links of so many nodes with other nodes.", min_nodes: 2 },
-    Shape { name: "majority-clients", doc: "The links of so many nodes with clients.", min_nodes: 2 },
-    Shape { name: "all", doc: "All links of all nodes.", min_nodes: 1 },
-    Shape { name: "all-peers", doc: "All links between nodes.", min_nodes: 2 },
-    Shape { name: "all-clients", doc: "All links between nodes and clients.", min_nodes: 1 },
-];
-
-/// An aim at the links that a shape of [`LINKS`] hits. What is said of the links is `all`, `peers` or `clients`; an aim that
-/// says nothing of them, as those written down by older versions, means all.
-fn aim_at_links(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-    let links = shape.name.split_once('-').map_or("all", |(_, links)| links);
-    json!({"shape": shape.name, "nodes": pick(shape, nodes, random), "links": links})
-}
-
-/// The links that an aim names.
-fn links(aim: &Json) -> Result<Links, ClusterError> {
-    match &aim["links"] {
-        Json::Null => Ok(Links::All),
-        Json::String(word) if word == "all" => Ok(Links::All),
-        Json::String(word) if word == "peers" => Ok(Links::Peers),
-        Json::String(word) if word == "clients" => Ok(Links::Clients),
-        other => {
-            Err(ClusterError(format!("links {other}; one of \"all\", \"peers\", \"clients\" is expected")))
-        }
-    }
-}
-
-/// Whether a fault that struck these links spared all others: of a link of either kind, what it did is told.
-fn spared<T: Default + PartialEq>(links: Links, done: &PerLink<T>) -> bool {
-    let none = T::default();
-    match links {
-        Links::All => true,
-        Links::Peers => done.clients == none,
-        Links::Clients => done.peers == none,
-    }
-}
-
-/// What was done to links, as evidence.
-fn told<T: Into<Json>>(done: PerLink<T>) -> Json {
-    json!({"peers": done.peers.into(), "clients": done.clients.into()})
-}
 
 /// An aim at the nodes that a shape of [`ONE_TO_ALL`] hits, and nothing else.
 fn aim(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
@@ -127,7 +79,7 @@ fn observe(
     Ok(Effect { took_effect, evidence: Json::Object(evidence) })
 }
 
-/// The names of the nodes that a shape of [`ONE_TO_ALL`] or of [`LINKS`] hits, in order.
+/// The names of the nodes that a shape of [`ONE_TO_ALL`] or of [`links::LINKS`] hits, in order.
 fn pick(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Vec<String> {
     let how_many = shape.name.split_once('-').map_or(shape.name, |(how_many, _)| how_many);
     let count = match how_many {
@@ -200,6 +152,9 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
                     "fault `{name}` strikes simulated nodes only; leave it out, or add --sim"
                 ));
             }
+            if !place.live && !fault.strikes_simulated() {
+                return Err(format!("fault `{name}` strikes real nodes only; leave it out"));
+            }
             if place.copies < min_copies {
                 let copies = place.copies;
                 return Err(format!(
@@ -228,6 +183,8 @@ fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     let info = fault.info();
     if place.live && !info.live {
         Some("simulated nodes only")
+    } else if !place.live && !fault.strikes_simulated() {
+        Some("real nodes only")
     } else if info.shapes.iter().all(|shape| shape.min_nodes > place.nodes_of(None)) {
         Some("needs more nodes")
     } else if info.min_copies > place.copies {
@@ -290,9 +247,6 @@ fn nodes(aim: &Json) -> Result<Vec<NodeId>, ClusterError> {
 mod tests {
     use super::*;
     use riprap_core::Seed;
-    use riprap_core::cluster::{FlippedBit, Link};
-    use std::cell::RefCell;
-    use std::collections::{BTreeMap, BTreeSet};
 
     fn check(words: &str, nodes: u16, expected: Result<&str, &str>) {
         check_there(words, nodes, true, expected);
@@ -324,27 +278,34 @@ mod tests {
         check("kill:one,partition:bridge", 3, Ok("kill(one) partition(bridge)"));
         check("kill:one,kill:all", 3, Ok("kill(one all)"));
         check("none", 3, Ok(""));
-        let all = "bit-flip, clock, disk-full, disk-slow, hold, kill, latency, membership, partition, pause, power-loss, reset";
+        let all = "bit-flip, clock, disk-full, disk-slow, hold, kill, latency, loss, membership, partition, pause, power-loss, rate, reject, \
+                   reset";
         check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
         let refused = "fault `clock` strikes simulated nodes only; leave it out, or add --sim";
         check("kill:one,clock", 3, Err(refused));
         check_there("kill:one,clock:one", 3, false, Ok("kill(one) clock(one)"));
-        check_there("all", 1, true, Ok("kill(one all) pause(one all)"));
+        check_there("loss", 3, false, Err("fault `loss` strikes real nodes only; leave it out"));
+        let shapes = "(one one-clients all all-clients)";
+        let all = ["kill(one all)", "latency", "loss", "pause(one all)", "rate", "reject"]
+            .map(|fault| if fault.contains('(') { fault.to_owned() } else { format!("{fault}{shapes}") });
+        check_there("all", 1, true, Ok(&all.join(" ")));
         let left_out: Vec<String> = left_out(Place { nodes: 1, controllers: 0, copies: 1, live: true })
             .into_iter()
             .map(|(name, why)| format!("{name} {why}"))
             .collect();
         let only_simulated = |name: &str| format!("{name} simulated nodes only");
-        let mut expected: Vec<String> =
-            ["bit-flip", "clock", "disk-full", "disk-slow", "hold", "latency", "membership"]
-                .map(only_simulated)
-                .to_vec();
+        let mut expected: Vec<String> = ["bit-flip", "clock", "disk-full", "disk-slow", "hold", "membership"]
+            .map(only_simulated)
+            .to_vec();
         expected.push("partition needs more nodes".to_owned());
         expected.extend(["power-loss", "reset"].map(only_simulated));
         assert_eq!(left_out, expected);
         let alone = Place { nodes: 3, controllers: 0, copies: 1, live: false };
         let why = "needs more copies of each key";
-        assert_eq!(super::left_out(alone), [("bit-flip", why), ("membership", why)]);
+        let real = "real nodes only";
+        let expected =
+            [("bit-flip", why), ("loss", real), ("membership", why), ("rate", real), ("reject", real)];
+        assert_eq!(super::left_out(alone), expected);
         let refused = "fault `bit-flip` may cost one of each key's copies, of which there is 1; a --replication of 2 or more is right";
         assert_eq!(parse(&["bit-flip".to_owned()], alone).err().as_deref(), Some(refused));
         check(
@@ -407,97 +368,7 @@ mod tests {
             let aim = fault.aim(&fault.info().shapes[0], &targets, &mut random);
             assert_eq!((targets.len(), aim["nodes"].clone()), (1, json!([targets[0].to_string()])));
             // What reads as it did before has not flipped.
-            assert!(!fault.strike(&Net::default(), &aim).expect("it can").took_effect);
+            assert!(!fault.strike(&links::tests::Net::default(), &aim).expect("it can").took_effect);
         }
-    }
-
-    /// A cluster whose network does to links what it is told, or leaks: to those of clients too.
-    #[derive(Default)]
-    struct Net {
-        leaks: bool,
-        delays_ms: RefCell<PerLink<u64>>,
-    }
-
-    impl Net {
-        fn hit<T: Default>(&self, links: Links, hit: impl Fn() -> T) -> PerLink<T> {
-            let peers = if links == Links::Clients { T::default() } else { hit() };
-            let clients = if links == Links::Peers && !self.leaks { T::default() } else { hit() };
-            PerLink { peers, clients }
-        }
-    }
-
-    #[rustfmt::skip]
-    impl Cluster for Net {
-        fn nodes(&self) -> Vec<NodeId> { NodeId::first(3) }
-        fn start(&self, _: NodeId) -> Result<(), ClusterError> { Ok(()) }
-        fn kill(&self, _: NodeId) -> Result<(), ClusterError> { Ok(()) }
-        fn pause(&self, _: NodeId) -> Result<(), ClusterError> { Ok(()) }
-        fn resume(&self, _: NodeId) -> Result<(), ClusterError> { Ok(()) }
-        fn state(&self, _: NodeId) -> Result<NodeState, ClusterError> { Ok(NodeState::Running) }
-        fn cut(&self, _: &BTreeSet<Link>) -> Result<(), ClusterError> { Ok(()) }
-        fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError> { Ok(vec![true; links.len()]) }
-        fn hold(&self, nodes: &BTreeSet<NodeId>, links: Links) -> Result<PerLink<usize>, ClusterError> {
-            Ok(self.hit(links, || 2 * nodes.len()))
-        }
-        fn reset(&self, _: NodeId, links: Links) -> Result<PerLink<usize>, ClusterError> {
-            Ok(self.hit(links, || 2))
-        }
-        fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
-            let delay_ms = delays_ms.values().next().copied().unwrap_or(0);
-            *self.delays_ms.borrow_mut() = self.hit(links, || delay_ms);
-            Ok(())
-        }
-        fn delay_ms(&self, _: NodeId) -> Result<PerLink<u64>, ClusterError> { Ok(*self.delays_ms.borrow()) }
-        fn flip_bit(&self, _: NodeId, draw: u64) -> Result<Option<FlippedBit>, ClusterError> {
-            Ok(Some(FlippedBit { path: "log".to_owned(), offset: draw, was: 7, is: 7 }))
-        }
-    }
-
-    #[test]
-    fn faults_of_links_strike_those_that_they_name_and_prove_it() {
-        let network = |leaks| Net { leaks, ..Net::default() };
-        for (name, shape, nodes, links) in [
-            ("hold", "all", 3, "all"),
-            ("hold", "one-peers", 1, "peers"),
-            ("latency", "minority-peers", 1, "peers"),
-            ("latency", "majority-clients", 2, "clients"),
-            ("reset", "all-clients", 3, "clients"),
-            ("reset", "all-peers", 3, "peers"),
-        ] {
-            let case = format!("{name}:{shape}");
-            let (fault, shapes) = parse(
-                std::slice::from_ref(&case),
-                Place { nodes: 3, controllers: 0, copies: 3, live: false },
-            )
-            .expect("it is one")
-            .remove(0);
-            let aim = fault.aim(shapes[0].shape, &NodeId::first(3), &mut Seed(1).stream("test", "links"));
-            assert_eq!(
-                (&aim["links"], aim["nodes"].as_array().map(Vec::len)),
-                (&json!(links), Some(nodes)),
-                "{case}"
-            );
-            let sound = network(false);
-            assert!(fault.strike(&sound, &aim).expect("it can").took_effect, "{case}");
-            assert!(fault.heal(&sound).expect("it can").took_effect, "{case}");
-            // What strikes clients too is not what was asked for.
-            let struck = fault.strike(&network(true), &aim).expect("it can");
-            assert_eq!(struck.took_effect, links != "peers", "{case}: {struck:?}");
-        }
-    }
-
-    /// Scenarios are written by hand, and by older versions.
-    #[test]
-    fn aims_name_links() {
-        let check = |aim: Json, expected: Result<Links, &str>| {
-            assert_eq!(links(&aim).map_err(|e| e.to_string()), expected.map_err(str::to_owned));
-        };
-        check(json!({"nodes": ["n1"]}), Ok(Links::All));
-        check(json!({"links": "all"}), Ok(Links::All));
-        check(json!({"links": "peers"}), Ok(Links::Peers));
-        check(json!({"links": "clients"}), Ok(Links::Clients));
-        let expected = "one of \"all\", \"peers\", \"clients\" is expected";
-        check(json!({"links": "brokers"}), Err(&format!("links \"brokers\"; {expected}")));
-        check(json!({"links": 3}), Err(&format!("links 3; {expected}")));
     }
 }

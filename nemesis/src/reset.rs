@@ -1,6 +1,6 @@
 //! Connections break.
 
-use crate::LINKS;
+use crate::links::{self, LINKS};
 use riprap_core::cluster::{Cluster, ClusterError, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
@@ -27,17 +27,17 @@ impl Fault for Reset {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        crate::aim_at_links(shape, nodes, random)
+        links::aim(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
-        let links = crate::links(aim)?;
+        let links = links::of(aim)?;
         let mut evidence = Map::new();
         let mut took_effect = true;
         for node in crate::nodes(aim)? {
             let broken = cluster.reset(node, links)?;
-            took_effect &= crate::spared(links, &broken);
-            evidence.insert(node.to_string(), crate::told(broken));
+            took_effect &= links::spared(links, &broken);
+            evidence.insert(node.to_string(), links::told(broken));
         }
         Ok(Effect { took_effect, evidence: Json::Object(evidence) })
     }

@@ -3,6 +3,7 @@
 use crate::args::{ListArgs, Listed};
 use crate::{Failure, print};
 use riprap_checker::registry::{self, AnomalyInfo};
+use riprap_core::fault::Shape;
 use riprap_results::json_text;
 use serde_json::{Value as Json, json};
 
@@ -106,21 +107,20 @@ fn workloads() -> Vec<Entry> {
 }
 
 fn faults() -> Vec<Entry> {
-    let entry = |info: &riprap_core::fault::FaultInfo| Entry {
-        name: info.name.to_owned(),
-        doc: info.doc.to_owned(),
-        details: vec![
-            ("live", json!(info.live)),
-            (
-                "shapes",
-                info.shapes
-                    .iter()
-                    .map(|shape| (format!("{}:{}", info.name, shape.name), json!(shape.doc)))
-                    .collect(),
-            ),
-        ],
+    let entry = |fault: &&dyn riprap_core::fault::Fault| {
+        let info = fault.info();
+        let shape = |shape: &Shape| (format!("{}:{}", info.name, shape.name), json!(shape.doc));
+        Entry {
+            name: info.name.to_owned(),
+            doc: info.doc.to_owned(),
+            details: vec![
+                ("live", json!(info.live)),
+                ("simulated", json!(fault.strikes_simulated())),
+                ("shapes", info.shapes.iter().map(shape).collect()),
+            ],
+        }
     };
-    riprap_nemesis::ALL.iter().map(|fault| entry(fault.info())).collect()
+    riprap_nemesis::ALL.iter().map(entry).collect()
 }
 
 fn checkers() -> Vec<Entry> {

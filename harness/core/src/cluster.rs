@@ -85,6 +85,31 @@ pub struct PerLink<T> {
     pub clients: T,
 }
 
+/// The least and the most of what was read on several links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Spread {
+    /// The least.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl Spread {
+    /// Of what was read; none of nothing.
+    pub fn of(read: impl IntoIterator<Item = u64>) -> Option<Spread> {
+        read.into_iter().fold(None, |spread, value| {
+            let Spread { least, most } = spread.unwrap_or(Spread { least: value, most: value });
+            Some(Spread { least: least.min(value), most: most.max(value) })
+        })
+    }
+}
+
+/// What was read on a node's links of either kind; none where it has no such links.
+pub type Reading = PerLink<Option<Spread>>;
+
+/// What is read of the rate of a link that has no limit.
+pub const UNLIMITED: u64 = u64::MAX;
+
 /// A bit that has flipped on a disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlippedBit {
@@ -213,9 +238,43 @@ pub trait Cluster {
         Err(only_simulated("can be put far away"))
     }
 
-    /// How much longer all that is sent to a node takes. Units: milliseconds.
-    fn delay_ms(&self, _node: NodeId) -> Result<PerLink<u64>, ClusterError> {
+    /// How much longer all that is sent to each of these nodes takes. Shape: one reading for each, in order. Units:
+    /// milliseconds.
+    fn delays_ms(&self, _nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
         Err(only_simulated("can be put far away"))
+    }
+
+    /// Replaces the nodes whose packets are lost: so many of a hundred of those that they send and are sent over these links.
+    fn lose(&self, _nodes: &BTreeSet<NodeId>, _links: Links, _percent: u8) -> Result<(), ClusterError> {
+        Err(only_real("lose packets"))
+    }
+
+    /// How many of a hundred packets of each of these nodes are lost, in either direction. Shape: one reading for each, in
+    /// order.
+    fn losses_percent(&self, _nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        Err(only_real("lose packets"))
+    }
+
+    /// Replaces the nodes whose links are slow: what each sends over all of these together comes no faster, and neither does
+    /// what it is sent. Units: bytes a second.
+    fn limit(&self, _rates: &BTreeMap<NodeId, u64>, _links: Links) -> Result<(), ClusterError> {
+        Err(only_real("have links with a rate"))
+    }
+
+    /// How much gets through on each of these nodes' links, in either direction, [`UNLIMITED`] where there is no limit. Shape:
+    /// one reading for each, in order. Units: bytes a second.
+    fn rates(&self, _nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        Err(only_real("have links with a rate"))
+    }
+
+    /// Replaces the nodes that refuse connections over these links.
+    fn refuse(&self, _nodes: &BTreeSet<NodeId>, _links: Links) -> Result<(), ClusterError> {
+        Err(only_real("refuse connections"))
+    }
+
+    /// Whether each of these nodes refuses a connection, by 1, or accepts it, by 0. Shape: one reading for each, in order.
+    fn refusals(&self, _nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        Err(only_real("refuse connections"))
     }
 
     /// Replaces the nodes that hear nothing on the connections which they have now over these links: what is sent to them
@@ -229,6 +288,10 @@ pub trait Cluster {
     fn reset(&self, _node: NodeId, _links: Links) -> Result<PerLink<usize>, ClusterError> {
         Err(only_simulated("have connections that can be broken"))
     }
+}
+
+fn only_real(what: &str) -> ClusterError {
+    ClusterError(format!("only real nodes {what}"))
 }
 
 fn only_simulated(what: &str) -> ClusterError {

@@ -39,7 +39,7 @@ pub struct FaultInfo {
     pub strike_f: &'static str,
     /// The `f` of the op that heals.
     pub heal_f: &'static str,
-    /// Whether it can strike real nodes; every fault can strike simulated ones.
+    /// Whether it can strike real nodes.
     pub live: bool,
     /// With fewer copies of each key, what it destroys or takes away is lost by design.
     pub min_copies: u16,
@@ -65,6 +65,12 @@ pub trait Fault: Sync {
     /// time.
     fn targets(&self, nodes: &[NodeId], _random: &mut Stream) -> Vec<NodeId> {
         nodes.to_vec()
+    }
+
+    /// Whether it can strike simulated nodes: none can of what happens to packets, for a simulated network has connections
+    /// and no packets.
+    fn strikes_simulated(&self) -> bool {
+        true
     }
 
     /// Whether it strikes a node that is none of the cluster's at first.

@@ -1,9 +1,11 @@
 //! A cluster of real processes in the local sandbox.
 
+use crate::links::LinksOf;
 use crate::sandbox::{
-    Endpoint, Inside, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach, SandboxError,
+    Endpoint, Ends, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach,
+    SandboxError,
 };
-use riprap_core::cluster::{Cluster, ClusterError, Link, NodeId, NodeState};
+use riprap_core::cluster::{Cluster, ClusterError, Link, Links, NodeId, NodeState, Reading, UNLIMITED};
 use riprap_core::system::{Deployment, NodePlace, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -133,6 +135,10 @@ impl LiveCluster {
         Ok(())
     }
 
+    fn links(&self) -> LinksOf {
+        LinksOf::nodes(self.network.len())
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Node>> {
         self.nodes.lock().expect("no holder panics")
     }
@@ -244,9 +250,70 @@ impl Cluster for LiveCluster {
         let reached = self.network.reachable_pairs(&pairs, PROBE_WAIT).map_err(sandbox)?;
         Ok(reached.into_iter().map(|reach| reach == Reach::Yes).collect())
     }
+
+    fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
+        let of = |(node, ms): (&NodeId, &u64)| {
+            let delay = Duration::from_millis(*ms);
+            self.links().to(*node, links).map(|ends| (ends, delay)).collect::<Vec<_>>()
+        };
+        self.network.set_delays(&delays_ms.iter().flat_map(of).collect()).map_err(sandbox)
+    }
+
+    fn delays_ms(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        self.links().read(nodes, LinksOf::to, |pairs| {
+            let delays = self.network.delays(pairs).map_err(sandbox)?;
+            let ms = |delay: Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            Ok(delays.into_iter().map(|delay| delay.map_or(u64::MAX, ms)).collect())
+        })
+    }
+
+    fn lose(&self, nodes: &BTreeSet<NodeId>, links: Links, percent: u8) -> Result<(), ClusterError> {
+        let pairs = nodes.iter().flat_map(|node| self.links().both_ways(*node, links)).collect();
+        self.network.set_loss(&pairs, percent).map_err(sandbox)
+    }
+
+    fn losses_percent(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        self.links().read(nodes, LinksOf::both_ways, |pairs| {
+            let lost = self.network.lost(pairs).map_err(sandbox)?;
+            Ok(lost.into_iter().map(|lost| u64::from(lost) * 100 / u64::from(LOSS_PROBES)).collect())
+        })
+    }
+
+    fn limit(&self, rates: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
+        let of = |(node, bytes_per_s): (&NodeId, &u64)| {
+            [self.links().to(*node, links).collect(), self.links().from(*node, links).collect()]
+                .map(|pairs| (pairs, *bytes_per_s))
+        };
+        let limits: Vec<_> = rates.iter().flat_map(of).collect();
+        self.network.set_limits(&limits).map_err(sandbox)
+    }
+
+    fn rates(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        self.links().read(nodes, LinksOf::both_ways, |pairs| {
+            let rates = self.network.rates(pairs).map_err(sandbox)?;
+            Ok(rates.into_iter().map(|rate| rate.unwrap_or(UNLIMITED)).collect())
+        })
+    }
+
+    fn refuse(&self, nodes: &BTreeSet<NodeId>, links: Links) -> Result<(), ClusterError> {
+        let of = |node: &NodeId| (ix(*node), self.links().to(*node, links).map(|(from, _)| from).collect());
+        self.network.set_refusals(&nodes.iter().map(of).collect()).map_err(sandbox)
+    }
+
+    fn refusals(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        self.links().read(nodes, LinksOf::to, |pairs| {
+            let refused = self.network.refused(pairs).map_err(sandbox)?;
+            let answer = |(refused, (from, to)): (&Option<bool>, &Ends)| {
+                let silent =
+                    || ClusterError(format!("{to:?} neither refuses nor makes a connection of {from:?}"));
+                refused.map(u64::from).ok_or_else(silent)
+            };
+            refused.iter().zip(pairs).map(answer).collect()
+        })
+    }
 }
 
-fn ix(id: NodeId) -> NodeIx {
+pub(crate) fn ix(id: NodeId) -> NodeIx {
     NodeIx(usize::from(id.0) - 1)
 }
 

@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod interrupt;
+mod links;
 pub mod machine;
 pub mod runner;
 pub mod sandbox;

@@ -5,7 +5,7 @@ use crate::network::Others;
 use crate::world::World;
 use riprap_core::client::LocalFuture;
 use riprap_core::cluster::{
-    Cluster, ClusterError, FlippedBit, Link, Links, MemberChange, NodeId, NodeState, PerLink,
+    Cluster, ClusterError, FlippedBit, Link, Links, MemberChange, NodeId, NodeState, PerLink, Reading, Spread,
 };
 use riprap_env::task::{Io, Tasks};
 use std::cell::{Cell, RefCell, RefMut};
@@ -278,11 +278,15 @@ impl Cluster for SimCluster {
         Ok(())
     }
 
-    fn delay_ms(&self, node: NodeId) -> Result<PerLink<u64>, ClusterError> {
-        let (host, world) = (self.host(node)?, self.world());
-        // A node's own host is among the nodes' as well as any, and the host that comes next is a client's.
-        let from = |other: HostId| world.delay_ns((other, host)) / 1_000_000;
-        Ok(PerLink { peers: from(host), clients: from(world.next_host()) })
+    fn delays_ms(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        let world = self.world();
+        let one = |node: &NodeId| {
+            let host = self.host(*node)?;
+            // A node's own host is among the nodes' as well as any, and the host that comes next is a client's.
+            let from = |other: HostId| Spread::of([world.delay_ns((other, host)) / 1_000_000]);
+            Ok(PerLink { peers: from(host), clients: from(world.next_host()) })
+        };
+        nodes.iter().map(one).collect()
     }
 
     fn hold(&self, nodes: &BTreeSet<NodeId>, links: Links) -> Result<PerLink<usize>, ClusterError> {

@@ -2,7 +2,8 @@
 //!
 //! The program executes itself anew in user, mount, PID, network, IPC and UTS namespaces of its own ([`enter`]). There
 //! it makes a bridge, and for each node a network namespace with an address on it ([`Network`]); a node's servers are
-//! processes in that namespace ([`NodeProcess`]); partitions are a set of address pairs that the bridge drops. When the
+//! processes in that namespace ([`NodeProcess`]); partitions and other faults of packets are sets of address pairs of which the
+//! bridge drops what is sent, drops some, or has this program hold it for a while. When the
 //! program ends, in whatever way, the kernel ends everything inside with it; the machine's own network is never touched.
 //!
 //! ```text
@@ -19,14 +20,18 @@
 //! What it cannot do: give a node a file system or a clock of its own, or a user other than root-inside (unprivileged
 //! callers; servers that refuse to run as root need another way). Linux 5.6 or newer.
 
+mod door;
 mod enter;
 mod error;
+mod filter;
 mod links;
 mod netlink;
 mod network;
 mod nft;
+mod packets;
 mod probe;
 mod process;
+mod relay;
 mod signals;
 mod supervisor;
 mod sys;
@@ -35,5 +40,6 @@ pub use enter::{Entered, Inside, enter, probe};
 pub use error::{Remedy, SandboxError};
 pub use netlink::Refusal;
 pub use network::{Endpoint, MAX_NODES, Network, NodeIx};
-pub use probe::Reach;
+pub use packets::Ends;
+pub use probe::{LOSS_PROBES, Reach};
 pub use process::{Ended, NodeProcess, ProcessError, ProcessSpec, ProcessState};

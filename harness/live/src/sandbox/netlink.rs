@@ -7,7 +7,7 @@
 use super::sys::{self, check};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -90,6 +90,12 @@ impl Message {
         self
     }
 
+    /// What follows the family's own header, of so many bytes.
+    #[cfg(test)]
+    pub(super) fn family_payload(&self, header_size_bytes: usize) -> Option<&[u8]> {
+        self.bytes.get(HEADER_SIZE_BYTES + header_size_bytes..)
+    }
+
     /// The finished message.
     fn seal(mut self, sequence: u32, extra_flags: libc::c_int) -> Vec<u8> {
         let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]]) | extra_flags as u16;
@@ -133,6 +139,11 @@ fn answers(mut bytes: &[u8]) -> impl Iterator<Item = Answer<'_>> {
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
         Some(Answer { kind, sequence, payload })
     })
+}
+
+/// The messages in what was received, as (type, payload).
+pub(super) fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    answers(bytes).map(|answer| (answer.kind, answer.payload))
 }
 
 /// An error answer: none if it is an acknowledgement.
@@ -225,6 +236,43 @@ impl Socket {
         }
     }
 
+    /// Sends messages of which none is answered, unless it is refused.
+    pub(super) fn post(&mut self, messages: impl IntoIterator<Item = Message>) -> io::Result<()> {
+        let bytes: Vec<u8> = messages.into_iter().flat_map(|message| message.seal(0, 0)).collect();
+        self.send(&bytes)
+    }
+
+    /// Receives what is there, if anything is; returns its length. What was lost for want of room is passed over.
+    pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        // SAFETY: the pointer and the length describe `buffer`.
+        let got = unsafe {
+            libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+        };
+        match usize::try_from(got).map_err(|_| io::Error::last_os_error()) {
+            Ok(len) => Ok(Some(len)),
+            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => self.receive_now(buffer),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Asks for so much room for what is not received yet; the system grants less where its limit is lower.
+    pub(super) fn ask_for_room(&self, bytes: libc::c_int) {
+        let len = mem::size_of::<libc::c_int>() as libc::socklen_t;
+        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+            // SAFETY: `bytes` has the size that `len` says.
+            unsafe {
+                libc::setsockopt(
+                    self.fd.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    option,
+                    (&raw const bytes).cast(),
+                    len,
+                )
+            };
+        }
+    }
+
     /// Waits for the acknowledgement of message `last`, or for the refusal of any since `first`.
     ///
     /// After a refusal, answers to the later messages of the same transaction may still be queued: the next call skips
@@ -260,6 +308,12 @@ impl Socket {
         };
         bytes.truncate(usize::try_from(got).map_err(|_| io::Error::last_os_error())?);
         Ok(bytes)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

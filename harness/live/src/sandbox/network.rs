@@ -8,11 +8,13 @@
 //! second. The interface's number is the same in each node (2). IPv6 gets no addresses: their duplicate detection would cost
 //! two seconds. Spanning tree is off: it would cost thirty.
 
+use super::door::Door;
 use super::enter::Inside;
 use super::error::SandboxError;
+use super::filter::Filter;
 use super::links::{self, Pair};
 use super::netlink::Socket;
-use super::nft::Filter;
+use super::packets::Relayed;
 use super::probe::{self, Probes, Reach};
 use super::sys;
 use std::collections::BTreeSet;
@@ -67,6 +69,7 @@ impl From<NodeIx> for Endpoint {
 struct Node {
     address: Ipv4Addr,
     namespace: Arc<OwnedFd>,
+    door: Mutex<Door>,
 }
 
 /// A network of nodes. Dropping it takes the interfaces and rules away; processes in the nodes are ended first, by their
@@ -76,9 +79,12 @@ pub struct Network {
     nodes: Vec<Node>,
     /// The harness's own configuration socket.
     route: Mutex<Socket>,
-    filter: Mutex<Filter>,
+    pub(super) filter: Mutex<Filter>,
+    /// The harness's own.
+    door: Mutex<Door>,
+    pub(super) relayed: Mutex<Relayed>,
     /// Position 0 is the harness, node i is at i + 1.
-    probes: Mutex<Probes>,
+    pub(super) probes: Mutex<Probes>,
 }
 
 impl Network {
@@ -94,10 +100,13 @@ impl Network {
         // The filter comes first: where it is there already, so is another network, which is left alone. From here on
         // drop takes away what was made, should a later step fail.
         let filter = Filter::new().map_err(SandboxError::network("make the bridge's packet filter"))?;
+        let door = Door::new().map_err(SandboxError::setup("open a netlink socket"))?;
         let mut network = Network {
             nodes: Vec::new(),
             route: route.into(),
             filter: filter.into(),
+            door: door.into(),
+            relayed: Mutex::default(),
             probes: Probes::default().into(),
         };
         network.build(nodes)?;
@@ -229,14 +238,7 @@ impl Network {
         pairs: &[(Endpoint, Endpoint)],
         wait: Duration,
     ) -> Result<Vec<Reach>, SandboxError> {
-        let position = |place: Endpoint| match place {
-            Endpoint::Harness => 0,
-            Endpoint::Node(node) => {
-                self.node(node);
-                node.0 + 1
-            }
-        };
-        let positions: Vec<_> = pairs.iter().map(|&(from, to)| (position(from), position(to))).collect();
+        let positions: Vec<_> = pairs.iter().map(|&(from, to)| (self.place(from), self.place(to))).collect();
         lock(&self.probes).reach(&positions, wait).map_err(SandboxError::setup("probe the network"))
     }
 
@@ -245,6 +247,42 @@ impl Network {
         lock(&self.filter)
             .dropped_packets()
             .map_err(SandboxError::network("read the packet filter's counter"))
+    }
+
+    /// The position of a place among the probes' sockets. Panics: no such node.
+    pub(super) fn place(&self, place: Endpoint) -> usize {
+        match place {
+            Endpoint::Harness => 0,
+            Endpoint::Node(node) => {
+                self.node(node);
+                node.0 + 1
+            }
+        }
+    }
+
+    /// All places, in the order of their positions.
+    pub(super) fn all_places(&self) -> impl Iterator<Item = Endpoint> + use<> {
+        [Endpoint::Harness].into_iter().chain(self.nodes().map(Endpoint::Node))
+    }
+
+    /// Does something in the network namespace of a place. Panics: no such node.
+    pub(super) fn at<T: Send>(
+        &self,
+        place: Endpoint,
+        act: impl FnOnce() -> T + Send,
+    ) -> Result<T, SandboxError> {
+        match place {
+            Endpoint::Harness => Ok(act()),
+            Endpoint::Node(node) => self.with_node(node, act),
+        }
+    }
+
+    /// The door of a place. Panics: no such node.
+    pub(super) fn door(&self, place: Endpoint) -> &Mutex<Door> {
+        match place {
+            Endpoint::Harness => &self.door,
+            Endpoint::Node(node) => &self.node(node).door,
+        }
     }
 
     fn node(&self, node: NodeIx) -> &Node {
@@ -256,6 +294,7 @@ impl Drop for Network {
     fn drop(&mut self) {
         // Whatever is gone already is gone; and with the sandbox all of it goes.
         let _ = lock(&self.filter).remove();
+        let _ = lock(&self.door).remove();
         let mut route = lock(&self.route);
         for node in self.nodes() {
             let _ = links::delete_link(&mut route, &link_name(node));
@@ -264,7 +303,7 @@ impl Drop for Network {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while the lock was held left at worst an unread answer, which the next call skips.
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -283,16 +322,16 @@ fn new_node(
 ) -> Result<(Node, Socket, UdpSocket), SandboxError> {
     let last = u8::try_from(node.0).expect("a network has at most MAX_NODES nodes") + FIRST_NODE;
     let address = Ipv4Addr::new(10, 77, 0, last);
-    let (namespace, mut inner, socket) = in_thread(|| {
+    let (namespace, mut inner, door, socket) = in_thread(|| {
         let namespace = sys::new_network_namespace()?;
         tune_tcp();
-        Ok((namespace, Socket::open(libc::NETLINK_ROUTE)?, probe::socket()?))
+        Ok((namespace, Socket::open(libc::NETLINK_ROUTE)?, Door::new()?, probe::socket()?))
     })
     .map_err(SandboxError::setup(format!("make a network namespace for {node}")))?;
     let name = link_name(node);
     let pair = Pair { bridge, name: &name, namespace: sys::fd(&namespace), inner: &mut inner, address };
     links::new_pair(route, pair).map_err(SandboxError::network(format!("link {node} to the bridge")))?;
-    Ok((Node { address, namespace: Arc::new(namespace) }, inner, socket))
+    Ok((Node { address, namespace: Arc::new(namespace), door: door.into() }, inner, socket))
 }
 
 /// Runs a closure on a thread of its own, whose namespace may change without harm to anybody.

@@ -1,27 +1,12 @@
-//! The packet filter on the bridge: which source may not reach which destination.
+//! Messages to the kernel's packet filter: tables, chains, sets, rules and what rules are made of.
 //!
-//! One table of the bridge family in the harness's namespace sees every packet between two nodes (forward), from a node
-//! to the harness (input) and from the harness to a node (output). All three chains jump to one policy chain:
+//! A rule is a list of expressions, which hand each other values by registers until one of them ends the rule's part in a
+//! packet or gives a verdict. Here each rule uses register 1 alone.
 //!
-//! ```text
-//! table bridge riprap {
-//!     set cuts { type ipv4_addr . ipv4_addr }
-//!     chain policy { ether type ip  ip saddr . ip daddr @cuts  counter  drop }
-//!     chain input|forward|output { type filter hook ... priority -200; jump policy }
-//! }
-//! ```
-//!
-//! The whole set is replaced in one transaction: packets see the old partition or the new one, nothing between.
-//!
-//! Rules elsewhere would not do: of the ip family they depend on br_netfilter; by connection tracking they would let
-//! established connections through; a link taken down loses addresses and neighbours. ARP always passes, so that a healed
-//! pair need not find each other again. The next fault on packets (loss) is one more set and one more rule in `policy`.
-//!
-//! Source: include/uapi/linux/netfilter/nf_tables.h, nft(8).
+//! Source: include/uapi/linux/netfilter/nf_tables.h, nf_tables_compat.h, xt_NFQUEUE.h; nft(8).
 
 use super::netlink::{self, Message, Refusal, Socket};
 use std::io;
-use std::net::Ipv4Addr;
 
 const SUBSYSTEM: u16 = 10 << 8;
 const BATCH_BEGIN: u16 = 0x10;
@@ -31,24 +16,11 @@ const DELETE_TABLE: u16 = SUBSYSTEM | 2;
 const NEW_CHAIN: u16 = SUBSYSTEM | 3;
 const NEW_RULE: u16 = SUBSYSTEM | 6;
 const GET_RULE: u16 = SUBSYSTEM | 7;
+const DELETE_RULE: u16 = SUBSYSTEM | 8;
 const NEW_SET: u16 = SUBSYSTEM | 9;
 const NEW_ELEMENTS: u16 = SUBSYSTEM | 12;
 const DELETE_ELEMENTS: u16 = SUBSYSTEM | 14;
 
-const FAMILY_BRIDGE: u8 = 7;
-const TABLE: &str = "riprap";
-const POLICY: &str = "policy";
-const CUTS: &str = "cuts";
-/// Chains by their hook numbers: NF_BR_LOCAL_IN, NF_BR_FORWARD, NF_BR_LOCAL_OUT.
-const HOOKS: [(&str, u32); 3] = [("input", 1), ("forward", 2), ("output", 3)];
-/// NF_BR_PRI_FILTER_BRIDGED: where nft puts `priority filter` of the bridge family.
-const PRIORITY: i32 = -200;
-
-/// Addresses of source and destination, as they follow each other in the IPv4 header.
-const KEY_SIZE_BYTES: u32 = 8;
-const SOURCE_OFFSET_BYTES: u32 = 12;
-/// What the set's keys mean to a user of `nft list ruleset`: ipv4_addr (7) twice, six bits each.
-const KEY_TYPE: u32 = (7 << 6) | 7;
 /// An attribute holds 64 KiB, an element takes 20 bytes.
 const ELEMENTS_PER_MESSAGE: usize = 3000;
 
@@ -74,94 +46,133 @@ const COUNTER_PACKETS: u16 = 2;
 const REG_VERDICT: u32 = 0;
 const REG_1: u32 = 1;
 const META_PROTOCOL: u32 = 1;
+const META_TRANSPORT: u32 = 16;
 const BASE_NETWORK_HEADER: u32 = 1;
-const CMP_EQ: u32 = 0;
-const ETHER_TYPE_IPV4: u16 = 0x0800;
+const NUMGEN_RANDOM: u32 = 1;
+const BYTEORDER_TO_NETWORK: u32 = 1;
+const REJECT_BY_ICMP_UNREACHABLE: u32 = 0;
+const ICMP_PORT_UNREACHABLE: u8 = 3;
 const VERDICT_JUMP: i32 = -3;
+const VERDICT_GOTO: i32 = -4;
 const VERDICT_DROP: i32 = 0;
+const VERDICT_ACCEPT: i32 = 1;
 
-/// The filter of one network.
-#[derive(Debug)]
-pub(super) struct Filter {
-    socket: Socket,
+/// How a register compares with a value.
+#[derive(Clone, Copy)]
+pub(super) enum Compare {
+    Equal = 0,
+    Unequal = 1,
+    Less = 2,
 }
 
-impl Filter {
-    /// Makes the table, with nothing cut, in the calling thread's network namespace.
-    pub(super) fn new() -> Result<Filter, Refusal> {
-        let mut filter = Filter { socket: Socket::open(libc::NETLINK_NETFILTER)? };
-        let mut messages = vec![table(NEW_TABLE), set(), chain(POLICY, None)];
-        messages.extend(HOOKS.iter().map(|(name, hook)| chain(name, Some(*hook))));
-        messages.push(rule(POLICY, drop_what_is_cut));
-        messages.extend(HOOKS.iter().map(|(name, _)| rule(name, jump_to_policy)));
-        filter.transaction(messages)?;
-        Ok(filter)
+/// Where a chain begins to see packets.
+pub(super) struct Hook {
+    pub(super) number: u32,
+    pub(super) priority: i32,
+}
+
+/// What the keys of a set are: so many bytes, and what they mean to a user of `nft list ruleset`.
+pub(super) struct Key {
+    pub(super) size_bytes: u32,
+    pub(super) kind: u32,
+}
+
+/// A table, by its family and name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table {
+    pub(super) family: u8,
+    pub(super) name: &'static str,
+}
+
+impl Table {
+    fn message(self, kind: u16, flags: libc::c_int) -> Message {
+        Message::new(kind, flags, &[self.family, 0, 0, 0])
     }
 
-    /// Replaces all that is cut.
-    pub(super) fn set_cuts(&mut self, cuts: &[(Ipv4Addr, Ipv4Addr)]) -> Result<(), Refusal> {
+    /// Makes the table. Refused if it is there already.
+    pub(super) fn new(self) -> Message {
+        self.named(NEW_TABLE, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
+    }
+
+    /// Removes the table and all that is in it. Refused if it is not there.
+    pub(super) fn delete(self) -> Message {
+        self.named(DELETE_TABLE, 0)
+    }
+
+    fn named(self, kind: u16, flags: libc::c_int) -> Message {
+        let mut m = self.message(kind, flags);
+        m.put_str(TABLE_NAME, self.name);
+        m
+    }
+
+    /// Makes a set. Rules of the same transaction name it by its number too.
+    pub(super) fn set(self, name: &str, number: u32, key: &Key) -> Message {
+        let mut m = self.message(NEW_SET, libc::NLM_F_CREATE);
+        m.put_str(SET_TABLE, self.name).put_str(SET_NAME, name);
+        m.put(SET_KEY_TYPE, &key.kind.to_be_bytes()).put(SET_KEY_LEN, &key.size_bytes.to_be_bytes());
+        m.put(SET_ID, &number.to_be_bytes());
+        m
+    }
+
+    /// Makes a chain: one that packets come to by a hook, or by a jump.
+    pub(super) fn chain(self, name: &str, hook: Option<Hook>) -> Message {
+        let (table, chain, hook_list, kind) = CHAIN;
+        let mut m = self.message(NEW_CHAIN, libc::NLM_F_CREATE);
+        m.put_str(table, self.name).put_str(chain, name);
+        if let Some(Hook { number, priority }) = hook {
+            m.nest(hook_list, |m| {
+                m.put(HOOK.0, &number.to_be_bytes()).put(HOOK.1, &priority.to_be_bytes());
+            });
+            m.put_str(kind, "filter");
+        }
+        m
+    }
+
+    /// Appends a rule to a chain.
+    pub(super) fn rule(self, chain: &str, expressions: impl FnOnce(&mut Message)) -> Message {
+        let mut m = self.message(NEW_RULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND);
+        m.put_str(RULE.0, self.name).put_str(RULE.1, chain).nest(RULE.2, expressions);
+        m
+    }
+
+    /// Removes all rules of a chain.
+    pub(super) fn flush(self, chain: &str) -> Message {
+        let mut m = self.message(DELETE_RULE, 0);
+        m.put_str(RULE.0, self.name).put_str(RULE.1, chain);
+        m
+    }
+
+    /// Asks for the rules of a chain.
+    fn ask_rules(self, chain: &str) -> Message {
+        let mut m = self.message(GET_RULE, 0);
+        m.put_str(RULE.0, self.name).put_str(RULE.1, chain);
+        m
+    }
+
+    /// Replaces what is in a set.
+    pub(super) fn replace_elements(self, set: &str, keys: &[Vec<u8>]) -> Vec<Message> {
         // A deletion that names no element empties the set; one that names an absent element would refuse everything.
-        let mut messages = vec![elements(DELETE_ELEMENTS, &[])];
-        messages.extend(cuts.chunks(ELEMENTS_PER_MESSAGE).map(|some| elements(NEW_ELEMENTS, some)));
-        self.transaction(messages)
+        let mut messages = vec![self.elements(DELETE_ELEMENTS, set, &[])];
+        messages.extend(keys.chunks(ELEMENTS_PER_MESSAGE).map(|some| self.elements(NEW_ELEMENTS, set, some)));
+        messages
     }
 
-    /// How many packets the cuts have dropped since the table was made.
-    pub(super) fn dropped_packets(&mut self) -> Result<u64, Refusal> {
-        let mut ask = message(GET_RULE, 0);
-        ask.put_str(RULE.0, TABLE).put_str(RULE.1, POLICY);
-        let rules = self.socket.dump(ask)?;
-        let counted = rules.iter().find_map(|rule| counter(rule.get(4..)?));
-        counted.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the rule that counts is gone").into())
+    fn elements(self, kind: u16, set: &str, keys: &[Vec<u8>]) -> Message {
+        let mut m = self.message(kind, if kind == NEW_ELEMENTS { libc::NLM_F_CREATE } else { 0 });
+        m.put_str(ELEMENTS.0, self.name).put_str(ELEMENTS.1, set);
+        if !keys.is_empty() {
+            m.nest(ELEMENTS.2, |m| {
+                for key in keys {
+                    m.nest(LIST_ELEM, |m| {
+                        m.nest(ELEMENT_KEY, |m| {
+                            m.put(DATA_VALUE, key);
+                        });
+                    });
+                }
+            });
+        }
+        m
     }
-
-    /// Removes the table.
-    pub(super) fn remove(&mut self) -> Result<(), Refusal> {
-        self.transaction(vec![table(DELETE_TABLE)])
-    }
-
-    fn transaction(&mut self, messages: Vec<Message>) -> Result<(), Refusal> {
-        // The batch's own header names the subsystem in network order, where other headers have a version and a resource.
-        let mark = |kind| Message::new(kind, 0, &[libc::AF_UNSPEC as u8, 0, 0, (SUBSYSTEM >> 8) as u8]);
-        self.socket.transaction(mark(BATCH_BEGIN), messages, mark(BATCH_END))
-    }
-}
-
-fn message(kind: u16, flags: libc::c_int) -> Message {
-    Message::new(kind, flags, &[FAMILY_BRIDGE, 0, 0, 0])
-}
-
-fn table(kind: u16) -> Message {
-    let mut m = message(kind, if kind == NEW_TABLE { libc::NLM_F_CREATE | libc::NLM_F_EXCL } else { 0 });
-    m.put_str(TABLE_NAME, TABLE);
-    m
-}
-
-fn set() -> Message {
-    let mut m = message(NEW_SET, libc::NLM_F_CREATE);
-    m.put_str(SET_TABLE, TABLE).put_str(SET_NAME, CUTS);
-    m.put(SET_KEY_TYPE, &KEY_TYPE.to_be_bytes()).put(SET_KEY_LEN, &KEY_SIZE_BYTES.to_be_bytes());
-    m.put(SET_ID, &1_u32.to_be_bytes());
-    m
-}
-
-fn chain(name: &str, hook: Option<u32>) -> Message {
-    let (table, chain, hook_list, kind) = CHAIN;
-    let mut m = message(NEW_CHAIN, libc::NLM_F_CREATE);
-    m.put_str(table, TABLE).put_str(chain, name);
-    if let Some(number) = hook {
-        m.nest(hook_list, |m| {
-            m.put(HOOK.0, &number.to_be_bytes()).put(HOOK.1, &PRIORITY.to_be_bytes());
-        });
-        m.put_str(kind, "filter");
-    }
-    m
-}
-
-fn rule(chain: &str, expressions: fn(&mut Message)) -> Message {
-    let mut m = message(NEW_RULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND);
-    m.put_str(RULE.0, TABLE).put_str(RULE.1, chain).nest(RULE.2, expressions);
-    m
 }
 
 fn expression(m: &mut Message, name: &str, data: impl FnOnce(&mut Message)) {
@@ -179,6 +190,50 @@ fn numbers(m: &mut Message, name: &str, values: &[(u16, u32)]) {
     });
 }
 
+/// Loads the ethernet type.
+pub(super) fn load_protocol(m: &mut Message) {
+    numbers(m, "meta", &[(1, REG_1), (2, META_PROTOCOL)]);
+}
+
+/// Loads the number of the protocol within IP.
+pub(super) fn load_transport(m: &mut Message) {
+    numbers(m, "meta", &[(1, REG_1), (2, META_TRANSPORT)]);
+}
+
+/// Loads bytes of the network header.
+pub(super) fn load_header(m: &mut Message, offset_bytes: u32, len_bytes: u32) {
+    numbers(m, "payload", &[(1, REG_1), (2, BASE_NETWORK_HEADER), (3, offset_bytes), (4, len_bytes)]);
+}
+
+/// Loads a random number below a limit, in network order.
+pub(super) fn load_random(m: &mut Message, below: u32) {
+    numbers(m, "numgen", &[(1, REG_1), (2, below), (3, NUMGEN_RANDOM)]);
+    // From register 1 to register 1; of four bytes, all four.
+    numbers(m, "byteorder", &[(1, REG_1), (2, REG_1), (3, BYTEORDER_TO_NETWORK), (4, 4), (5, 4)]);
+}
+
+/// Ends the rule, unless what was loaded compares so.
+pub(super) fn unless_ends(m: &mut Message, compare: Compare, value: &[u8]) {
+    // Source register 1, operator 2, data 3.
+    expression(m, "cmp", |m| {
+        m.put(1, &REG_1.to_be_bytes()).put(2, &(compare as u32).to_be_bytes()).nest(3, |m| {
+            m.put(DATA_VALUE, value);
+        });
+    });
+}
+
+/// Ends the rule, unless what was loaded is in a set.
+pub(super) fn unless_in_ends(m: &mut Message, set: &str, number: u32) {
+    expression(m, "lookup", |m| {
+        m.put_str(1, set).put(2, &REG_1.to_be_bytes()).put(4, &number.to_be_bytes());
+    });
+}
+
+/// Counts packets that get here.
+pub(super) fn count(m: &mut Message) {
+    expression(m, "counter", |_| {});
+}
+
 fn verdict(m: &mut Message, code: i32, chain: Option<&str>) {
     expression(m, "immediate", |m| {
         m.put(1, &REG_VERDICT.to_be_bytes()).nest(2, |m| {
@@ -192,46 +247,71 @@ fn verdict(m: &mut Message, code: i32, chain: Option<&str>) {
     });
 }
 
-fn jump_to_policy(m: &mut Message) {
-    verdict(m, VERDICT_JUMP, Some(POLICY));
-}
-
-fn drop_what_is_cut(m: &mut Message) {
-    // meta: destination register 1, key 2.
-    numbers(m, "meta", &[(1, REG_1), (2, META_PROTOCOL)]);
-    // cmp: source register 1, operator 2, data 3.
-    expression(m, "cmp", |m| {
-        m.put(1, &REG_1.to_be_bytes()).put(2, &CMP_EQ.to_be_bytes()).nest(3, |m| {
-            m.put(DATA_VALUE, &ETHER_TYPE_IPV4.to_be_bytes());
-        });
-    });
-    // payload: destination register 1, base 2, offset 3, length 4.
-    let (offset, len) = (SOURCE_OFFSET_BYTES, KEY_SIZE_BYTES);
-    numbers(m, "payload", &[(1, REG_1), (2, BASE_NETWORK_HEADER), (3, offset), (4, len)]);
-    // lookup: set 1, source register 2, set id 4 (the set is made in the same transaction).
-    expression(m, "lookup", |m| {
-        m.put_str(1, CUTS).put(2, &REG_1.to_be_bytes()).put(4, &1_u32.to_be_bytes());
-    });
-    expression(m, "counter", |_| {});
+/// Drops the packet.
+pub(super) fn drop(m: &mut Message) {
     verdict(m, VERDICT_DROP, None);
 }
 
-fn elements(kind: u16, pairs: &[(Ipv4Addr, Ipv4Addr)]) -> Message {
-    let mut m = message(kind, if kind == NEW_ELEMENTS { libc::NLM_F_CREATE } else { 0 });
-    m.put_str(ELEMENTS.0, TABLE).put_str(ELEMENTS.1, CUTS);
-    if !pairs.is_empty() {
-        m.nest(ELEMENTS.2, |m| {
-            for (source, destination) in pairs {
-                let key = [source.octets(), destination.octets()].concat();
-                m.nest(LIST_ELEM, |m| {
-                    m.nest(ELEMENT_KEY, |m| {
-                        m.put(DATA_VALUE, &key);
-                    });
-                });
-            }
-        });
+/// Lets the packet pass.
+pub(super) fn accept(m: &mut Message) {
+    verdict(m, VERDICT_ACCEPT, None);
+}
+
+/// Goes on in another chain, and then comes back.
+pub(super) fn jump(m: &mut Message, chain: &str) {
+    verdict(m, VERDICT_JUMP, Some(chain));
+}
+
+/// Goes on in another chain, for good.
+pub(super) fn go_to(m: &mut Message, chain: &str) {
+    verdict(m, VERDICT_GOTO, Some(chain));
+}
+
+/// Hands the packet to whoever listens to a queue; without anybody it is dropped.
+///
+/// By the older filter's target: kernels without an expression of their own for it have this one, and those with it too.
+pub(super) fn queue(m: &mut Message, number: u16) {
+    // Name 1, revision 2, and 3 what the target is told: a u16, padded to the alignment of a u64. Not of the bridge's family:
+    // Linux 6.18 refuses it there.
+    let mut told = [0; 8];
+    told[..2].copy_from_slice(&number.to_ne_bytes());
+    expression(m, "target", |m| {
+        m.put_str(1, "NFQUEUE").put(2, &0_u32.to_be_bytes()).put(3, &told);
+    });
+}
+
+/// Drops the packet and tells its sender that nobody listens there.
+pub(super) fn reject(m: &mut Message) {
+    expression(m, "reject", |m| {
+        m.put(1, &REJECT_BY_ICMP_UNREACHABLE.to_be_bytes()).put(2, &[ICMP_PORT_UNREACHABLE]);
+    });
+}
+
+/// A way to the packet filter of a network namespace.
+#[derive(Debug)]
+pub(super) struct Nft {
+    socket: Socket,
+}
+
+impl Nft {
+    /// Of the calling thread's network namespace.
+    pub(super) fn open() -> io::Result<Nft> {
+        Ok(Nft { socket: Socket::open(libc::NETLINK_NETFILTER)? })
     }
-    m
+
+    /// Has messages take effect together, or not at all.
+    pub(super) fn transaction(&mut self, messages: Vec<Message>) -> Result<(), Refusal> {
+        // The batch's own header names the subsystem in network order, where other headers have a version and a resource.
+        let mark = |kind| Message::new(kind, 0, &[libc::AF_UNSPEC as u8, 0, 0, (SUBSYSTEM >> 8) as u8]);
+        self.socket.transaction(mark(BATCH_BEGIN), messages, mark(BATCH_END))
+    }
+
+    /// How many packets the first rule of a chain that counts has counted.
+    pub(super) fn counted(&mut self, table: Table, chain: &str) -> Result<u64, Refusal> {
+        let rules = self.socket.dump(table.ask_rules(chain))?;
+        let counted = rules.iter().find_map(|rule| counter(rule.get(4..)?));
+        counted.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the rule that counts is gone").into())
+    }
 }
 
 /// The packets of the counter among a rule's expressions.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::mem;
+use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -119,6 +120,47 @@ pub(super) fn set_inherited(fd: RawFd, inherited: bool) -> io::Result<()> {
     let flags = if inherited { 0 } else { libc::FD_CLOEXEC };
     // SAFETY: fcntl(F_SETFD) touches no memory.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, flags) }).map(drop)
+}
+
+/// Marks what a socket sends over IPv4 with a type of service.
+pub(super) fn set_type_of_service(fd: BorrowedFd<'_>, tos: u8) -> io::Result<()> {
+    let value = libc::c_int::from(tos);
+    let len = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` has the size that `len` says.
+    check(unsafe {
+        libc::setsockopt(fd.as_raw_fd(), libc::IPPROTO_IP, libc::IP_TOS, (&raw const value).cast(), len)
+    })
+    .map(drop)
+}
+
+/// Opens a TCP connection whose packets are marked from the first, and closes it. Errors: `TimedOut`, and what the other side
+/// says.
+pub(super) fn connect_with_type_of_service(to: SocketAddrV4, tos: u8, wait: Duration) -> io::Result<()> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: socket touches no memory.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
+    // SAFETY: the descriptor was just made and nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_type_of_service(fd.as_fd(), tos)?;
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: to.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to.ip().octets()) },
+        sin_zero: [0; 8],
+    };
+    let len = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: `address` has the size that `len` says.
+    let asked = check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), len) });
+    match asked {
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => return Err(e),
+        _ => {}
+    }
+    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the pointer is to one of them.
+    if check(unsafe { libc::poll(&raw mut polled, 1, poll_ms(wait)) })? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    std::net::TcpStream::from(fd).take_error()?.map_or(Ok(()), Err)
 }
 
 /// Moves the calling thread into a network namespace.

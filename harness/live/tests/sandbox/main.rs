@@ -6,11 +6,12 @@
 
 mod entering;
 mod network;
+mod packets;
 mod processes;
 
 use riprap_live::sandbox::{
-    Ended, Endpoint, Entered, Inside, Network, NodeIx, NodeProcess, ProcessError, ProcessSpec, ProcessState,
-    Reach, SandboxError, enter, probe,
+    Ended, Endpoint, Entered, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessError, ProcessSpec,
+    ProcessState, Reach, SandboxError, enter, probe,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

@@ -1,0 +1,93 @@
+//! Which directions of the network a fault of links means.
+
+use crate::cluster::ix;
+use crate::sandbox::{Endpoint, Ends, NodeIx};
+use riprap_core::cluster::{ClusterError, Links, NodeId, PerLink, Reading, Spread};
+
+/// The links of a network of so many nodes, with clients where the harness is.
+#[derive(Clone, Copy)]
+pub(crate) struct LinksOf {
+    nodes: usize,
+}
+
+impl LinksOf {
+    pub(crate) fn nodes(nodes: usize) -> LinksOf {
+        LinksOf { nodes }
+    }
+
+    /// Who is at the other end of a node's links.
+    fn others(self, node: NodeId, links: Links) -> impl Iterator<Item = Endpoint> {
+        let peers = (links != Links::Clients).then_some((0..self.nodes).map(NodeIx));
+        let clients = (links != Links::Peers).then_some(Endpoint::Harness);
+        let peers = peers.into_iter().flatten().filter(move |peer| *peer != ix(node));
+        peers.map(Endpoint::Node).chain(clients)
+    }
+
+    /// What a node is sent over its links.
+    pub(crate) fn to(self, node: NodeId, links: Links) -> impl Iterator<Item = Ends> {
+        self.others(node, links).map(move |other| (other, ix(node).into()))
+    }
+
+    /// What a node sends over its links.
+    pub(crate) fn from(self, node: NodeId, links: Links) -> impl Iterator<Item = Ends> {
+        self.others(node, links).map(move |other| (ix(node).into(), other))
+    }
+
+    /// Both.
+    pub(crate) fn both_ways(self, node: NodeId, links: Links) -> impl Iterator<Item = Ends> {
+        self.to(node, links).chain(self.from(node, links))
+    }
+
+    /// Measures such directions of nodes all at once, and sorts by node and kind of link what was read of each.
+    pub(crate) fn read<I: Iterator<Item = Ends>>(
+        self,
+        nodes: &[NodeId],
+        directions: impl Fn(LinksOf, NodeId, Links) -> I,
+        measure: impl FnOnce(&[Ends]) -> Result<Vec<u64>, ClusterError>,
+    ) -> Result<Vec<Reading>, ClusterError> {
+        let kinds = nodes.iter().flat_map(|node| [(*node, Links::Peers), (*node, Links::Clients)]);
+        let asked: Vec<Vec<Ends>> =
+            kinds.map(|(node, links)| directions(self, node, links).collect()).collect();
+        let mut read = measure(&asked.concat())?.into_iter();
+        let spreads: Vec<Option<Spread>> =
+            asked.iter().map(|pairs| Spread::of(read.by_ref().take(pairs.len()))).collect();
+        Ok(spreads.chunks(2).map(|both| PerLink { peers: both[0], clients: both[1] }).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H: Endpoint = Endpoint::Harness;
+
+    fn n(node: usize) -> Endpoint {
+        NodeIx(node - 1).into()
+    }
+
+    #[test]
+    fn links_are_of_a_node_and_a_kind() {
+        let links = LinksOf::nodes(3);
+        let to = |kind| links.to(NodeId(2), kind).collect::<Vec<_>>();
+        assert_eq!(to(Links::All), [(n(1), n(2)), (n(3), n(2)), (H, n(2))]);
+        assert_eq!(to(Links::Peers), [(n(1), n(2)), (n(3), n(2))]);
+        assert_eq!(to(Links::Clients), [(H, n(2))]);
+        let both: Vec<Ends> = links.both_ways(NodeId(3), Links::Clients).collect();
+        assert_eq!(both, [(H, n(3)), (n(3), H)]);
+        assert_eq!(LinksOf::nodes(1).to(NodeId(1), Links::Peers).count(), 0);
+    }
+
+    #[test]
+    fn what_is_read_is_sorted_by_node_and_kind() {
+        let count = |pairs: &[Ends]| Ok((0..pairs.len() as u64).collect());
+        let spread = |least, most| Some(Spread { least, most });
+        let read = LinksOf::nodes(3).read(&[NodeId(1), NodeId(3)], LinksOf::to, count);
+        let expected = [
+            PerLink { peers: spread(0, 1), clients: spread(2, 2) },
+            PerLink { peers: spread(3, 4), clients: spread(5, 5) },
+        ];
+        assert_eq!(read.as_deref(), Ok(&expected[..]));
+        let alone = LinksOf::nodes(1).read(&[NodeId(1)], LinksOf::both_ways, count);
+        assert_eq!(alone.as_deref(), Ok(&[PerLink { peers: None, clients: spread(0, 1) }][..]));
+    }
+}

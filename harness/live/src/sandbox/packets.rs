@@ -1,0 +1,152 @@
+//! What happens to packets between places of the network beside being cut, and what is measured of it.
+//!
+//! Each of these replaces all of its kind and leaves all other kinds alone; a pair is a direction, so that what is to happen
+//! both ways is named both ways. What is measured is so of one kind at a time, whatever else is wrong with the link; see
+//! [`probe`](super::probe).
+
+use super::door;
+use super::error::SandboxError;
+use super::filter::Pair;
+use super::network::{Endpoint, Network, NodeIx, lock};
+use super::probe::{self, Places};
+use super::relay::{self, Limit, Relay};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+/// How much longer than the longest delay a probe of delays waits: on a loaded machine much else is slow too.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long a connection may take to be refused or made: both are answered at once, and asked for again after one second.
+const CONNECT_WAIT: Duration = Duration::from_secs(3);
+
+/// Source and destination.
+pub type Ends = (Endpoint, Endpoint);
+
+/// What the relay is to do.
+#[derive(Default, Debug)]
+pub(super) struct Relayed {
+    /// It runs from when it is first needed until the network goes.
+    relay: Option<Relay>,
+    delays: BTreeMap<Pair, Duration>,
+    limits: Vec<Limit>,
+}
+
+impl Network {
+    /// Has so many of a hundred packets of each of these pairs be lost, each by chance, and none of any other pair.
+    pub fn set_loss(&self, pairs: &BTreeSet<Ends>, percent: u8) -> Result<(), SandboxError> {
+        let pairs: Vec<Pair> = pairs.iter().map(|ends| self.pair(*ends)).collect();
+        let what = format!("lose {percent} % of what is sent between {} pairs", pairs.len());
+        lock(&self.filter).set_lossy(&pairs, percent).map_err(SandboxError::network(what))
+    }
+
+    /// Has what is sent between each of these pairs take so much longer, and nothing else. What is on its way arrives at once.
+    pub fn set_delays(&self, delays: &BTreeMap<Ends, Duration>) -> Result<(), SandboxError> {
+        let mut relayed = lock(&self.relayed);
+        relayed.delays = delays.iter().map(|(ends, delay)| (self.pair(*ends), *delay)).collect();
+        self.apply(&mut relayed)
+    }
+
+    /// Has each of these groups of pairs share so many bytes a second; nothing else is limited. What is on its way arrives
+    /// at once.
+    pub fn set_limits(&self, limits: &[(BTreeSet<Ends>, u64)]) -> Result<(), SandboxError> {
+        let mut relayed = lock(&self.relayed);
+        let limit = |(pairs, bytes_per_s): &(BTreeSet<Ends>, u64)| Limit {
+            pairs: pairs.iter().map(|ends| self.pair(*ends)).collect(),
+            bytes_per_s: *bytes_per_s,
+        };
+        relayed.limits = limits.iter().map(limit).collect();
+        self.apply(&mut relayed)
+    }
+
+    fn apply(&self, relayed: &mut Relayed) -> Result<(), SandboxError> {
+        let Relayed { relay, delays, limits } = relayed;
+        let limited = limits.iter().flat_map(|limit| &limit.pairs);
+        let pairs: BTreeSet<Pair> = delays.keys().chain(limited).copied().collect();
+        if relay.is_none() && !pairs.is_empty() {
+            let queue = |place: Endpoint| {
+                let what = format!("queue what comes to {}", self.address(place));
+                self.at(place, relay::queue)?.map_err(SandboxError::network(what))
+            };
+            let queues = self.all_places().map(queue).collect::<Result<_, _>>()?;
+            *relay = Some(Relay::start(queues).map_err(SandboxError::setup("start a thread"))?);
+        }
+        // It knows what to do with packets before any comes, and until the last has come.
+        let shape = |relay: &mut Relay| {
+            relay.shape(delays, limits.clone()).map_err(SandboxError::setup("relay packets"))
+        };
+        if !pairs.is_empty() {
+            relay.as_mut().map_or(Ok(()), shape)?;
+        }
+        for place in self.all_places() {
+            let to = self.address(place);
+            let sources: Vec<_> = pairs.iter().filter(|pair| pair.1 == to).map(|pair| pair.0).collect();
+            let what = format!("relay what comes to {to} from {} places", sources.len());
+            lock(self.door(place)).set_relayed(&sources).map_err(SandboxError::network(what))?;
+        }
+        if pairs.is_empty() {
+            relay.as_mut().map_or(Ok(()), shape)?;
+        }
+        Ok(())
+    }
+
+    /// Has each of these nodes refuse what these places ask it over TCP; no other node refuses anything.
+    pub fn set_refusals(&self, refusals: &BTreeMap<NodeIx, BTreeSet<Endpoint>>) -> Result<(), SandboxError> {
+        for node in self.nodes() {
+            let from = refusals.get(&node).into_iter().flatten().map(|from| self.address(*from));
+            let from: Vec<_> = from.collect();
+            let what = format!("have {node} refuse connections from {} places", from.len());
+            lock(self.door(node.into())).set_refused(&from).map_err(SandboxError::network(what))?;
+        }
+        Ok(())
+    }
+
+    /// How many of [`LOSS_PROBES`](super::LOSS_PROBES) datagrams were lost between each of these pairs.
+    pub fn lost(&self, pairs: &[Ends]) -> Result<Vec<u32>, SandboxError> {
+        lock(&self.probes).lost(&self.places(pairs)).map_err(SandboxError::setup("probe losses"))
+    }
+
+    /// How long a datagram takes between each of these pairs; none where it takes much longer than it should.
+    pub fn delays(&self, pairs: &[Ends]) -> Result<Vec<Option<Duration>>, SandboxError> {
+        let longest = lock(&self.relayed).delays.values().max().copied().unwrap_or_default();
+        lock(&self.probes)
+            .delays(&self.places(pairs), longest + GRACE)
+            .map_err(SandboxError::setup("probe delays"))
+    }
+
+    /// How many bytes a second get through between each of these pairs, once the burst is over that a limit lets through;
+    /// none where there seems to be no limit.
+    pub fn rates(&self, pairs: &[Ends]) -> Result<Vec<Option<u64>>, SandboxError> {
+        let passed =
+            lock(&self.probes).rates(&self.places(pairs)).map_err(SandboxError::setup("probe limits"))?;
+        let per_s = |bytes: u64| bytes.saturating_sub(relay::BURST_BYTES) / probe::RATE_WINDOW.as_secs();
+        Ok(passed.into_iter().map(|passed| passed.map(per_s)).collect())
+    }
+
+    /// Whether each of these places (the second) refuses connections of another (the first); none where they are neither refused nor
+    /// made, as happens if the one who asks refuses the answer. Shape: one for each pair, in order.
+    pub fn refused(&self, pairs: &[Ends]) -> Result<Vec<Option<bool>>, SandboxError> {
+        let mut answers = Vec::new();
+        for &(from, to) in pairs {
+            let address = self.address(to);
+            let what = || SandboxError::setup(format!("probe whether {address} refuses connections"));
+            let listener = self.at(to, || door::listen(address))?.map_err(what())?;
+            let port = listener.local_addr().map_err(what())?.port();
+            let connect = || door::is_refused(SocketAddrV4::new(address, port), CONNECT_WAIT);
+            let answer = self.at(from, connect)?;
+            answers.push(match answer {
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => None,
+                answer => Some(answer.map_err(what())?),
+            });
+        }
+        Ok(answers)
+    }
+
+    fn pair(&self, (from, to): Ends) -> Pair {
+        (self.address(from), self.address(to))
+    }
+
+    fn places(&self, pairs: &[Ends]) -> Vec<Places> {
+        pairs.iter().map(|&(from, to)| (self.place(from), self.place(to))).collect()
+    }
+}

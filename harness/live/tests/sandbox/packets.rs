@@ -1,0 +1,218 @@
+//! Packets that are lost, late, too many or refused: each kind proved by its own probes, alone and all at once.
+
+use super::*;
+
+/// Whether so many of [`LOSS_PROBES`] are about so many of a hundred.
+#[track_caller]
+fn check_losses(network: &Network, lossy: &[(Endpoint, Endpoint)], percent: u32) {
+    let pairs = all_pairs(network);
+    let lost = network.lost(&pairs).expect("probes work");
+    for (pair, lost) in pairs.iter().zip(lost) {
+        let expected = if lossy.contains(pair) { percent } else { 0 };
+        let points = (f64::from(lost) / f64::from(LOSS_PROBES)).mul_add(100.0, -f64::from(expected));
+        assert!(points.abs() < 10.0, "{lost} lost of {pair:?}, {expected} % expected");
+    }
+}
+
+#[track_caller]
+fn check_delays(network: &Network, delays: &BTreeMap<(Endpoint, Endpoint), Duration>) {
+    let pairs = all_pairs(network);
+    for (pair, took) in pairs.iter().zip(network.delays(&pairs).expect("probes work")) {
+        let expected = delays.get(pair).copied().unwrap_or_default();
+        let took = took.expect("it arrives");
+        assert!(
+            took >= expected && took < expected + Duration::from_millis(50),
+            "{pair:?} took {took:?}, not {expected:?}"
+        );
+    }
+}
+
+#[track_caller]
+fn check_rates(network: &Network, limited: &[(Endpoint, Endpoint)], bytes_per_s: u64) {
+    let pairs = all_pairs(network);
+    for (pair, rate) in pairs.iter().zip(network.rates(&pairs).expect("probes work")) {
+        match rate {
+            None => assert!(!limited.contains(pair), "{pair:?} seems unlimited"),
+            Some(rate) => {
+                assert!(limited.contains(pair), "{pair:?} lets through {rate} bytes a second");
+                let about = bytes_per_s * 8 / 10..=bytes_per_s * 11 / 10;
+                assert!(about.contains(&rate), "{pair:?}: {rate} bytes a second, not {bytes_per_s}");
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn check_refusals(network: &Network, refused: &[(Endpoint, Endpoint)]) {
+    let pairs = all_pairs(network);
+    for (pair, is_refused) in pairs.iter().zip(network.refused(&pairs).expect("probes work")) {
+        // What the other answers to a node that refuses it does not get there.
+        let unheard = refused.contains(&(pair.1, pair.0));
+        let expected = if refused.contains(pair) { Some(true) } else { (!unheard).then_some(false) };
+        assert_eq!(is_refused, expected, "{pair:?}");
+    }
+}
+
+#[test]
+fn losses_are_about_what_they_are_told_to_be() {
+    check_inside("packets::losses_are_about_what_they_are_told_to_be", |inside| {
+        let network = nodes(inside, 3);
+        check_losses(&network, &[], 0);
+        for (lossy, percent) in [(&[(N0, N1), (N1, N0)][..], 20), (&[(N0, H), (H, N2)], 60), (&[], 50)] {
+            network.set_loss(&lossy.iter().copied().collect(), percent).expect("loses");
+            check_losses(&network, lossy, u32::from(percent));
+        }
+        check_cuts(&network, &[]);
+    });
+}
+
+#[test]
+fn delays_delay_what_they_name() {
+    check_inside("packets::delays_delay_what_they_name", |inside| {
+        let network = nodes(inside, 3);
+        check_delays(&network, &BTreeMap::new());
+        let ms = Duration::from_millis;
+        for delays in [&[((N0, N1), ms(200)), ((H, N1), ms(30))][..], &[((N2, H), ms(100))], &[]] {
+            let delays: BTreeMap<_, _> = delays.iter().copied().collect();
+            network.set_delays(&delays).expect("delays");
+            check_delays(&network, &delays);
+        }
+    });
+}
+
+/// A stream loses nothing, keeps its order and goes on, whatever is delayed meanwhile; large packets too.
+#[test]
+fn streams_survive_delays_and_limits() {
+    check_inside("packets::streams_survive_delays_and_limits", |inside| {
+        let network = nodes(inside, 2);
+        let (mut client, mut server) = connected(&network);
+        let sent: Vec<u8> = (0..2_000_000_u32).map(|i| (i % 251) as u8).collect();
+        let delays =
+            BTreeMap::from([((N0, N1), Duration::from_millis(30)), ((N1, N0), Duration::from_millis(20))]);
+        let both = BTreeSet::from([(N0, N1), (N1, N0)]);
+        thread::scope(|scope| {
+            let sent = &sent;
+            scope.spawn(move || (0..3).for_each(|_| client.write_all(sent).expect("goes on")));
+            let hear = |server: &mut TcpStream| {
+                let mut heard = vec![0; sent.len()];
+                server.read_exact(&mut heard).expect("goes on");
+                assert!(heard == *sent, "other bytes arrived than were sent");
+            };
+            network.set_delays(&delays).expect("delays");
+            hear(&mut server);
+            network.set_limits(&[(both, 4_000_000)]).expect("limits");
+            hear(&mut server);
+            network.set_delays(&BTreeMap::new()).expect("heals");
+            network.set_limits(&[]).expect("heals");
+            hear(&mut server);
+        });
+    });
+}
+
+/// A connection from the first node to the second.
+fn connected(network: &Network) -> (TcpStream, TcpStream) {
+    let at = SocketAddr::from((network.address(NodeIx(1)), 9092));
+    let listener =
+        network.with_node(NodeIx(1), || TcpListener::bind(at)).expect("a node").expect("a free port");
+    let client = network.with_node(NodeIx(0), || TcpStream::connect(at)).expect("a node").expect("whole");
+    (client, listener.accept().expect("whole").0)
+}
+
+#[test]
+fn limits_limit_what_they_name() {
+    check_inside("packets::limits_limit_what_they_name", |inside| {
+        let network = nodes(inside, 3);
+        check_rates(&network, &[], 0);
+        let limited = [(N0, N1), (H, N0)];
+        for bytes_per_s in [20_000, 200_000] {
+            let limits = limited.map(|pair| (BTreeSet::from([pair]), bytes_per_s));
+            network.set_limits(&limits).expect("limits");
+            check_rates(&network, &limited, bytes_per_s);
+        }
+        network.set_limits(&[]).expect("heals");
+        check_rates(&network, &[], 0);
+    });
+}
+
+/// One who sends through a limit what needs two seconds takes about as long; two who share it, each half as fast.
+#[test]
+fn limits_are_shared() {
+    check_inside("packets::limits_are_shared", |inside| {
+        let network = nodes(inside, 2);
+        let both = BTreeSet::from([(N0, N1), (N1, N0)]);
+        network.set_limits(&[(both, 500_000)]).expect("limits");
+        let (client, server) = connected(&network);
+        let took = |mut from: TcpStream, mut to: TcpStream| {
+            let start = Instant::now();
+            let sender = thread::spawn(move || from.write_all(&vec![0; 500_000]));
+            to.read_exact(&mut vec![0; 500_000]).expect("goes on");
+            sender.join().expect("no panic").expect("goes on");
+            start.elapsed().as_millis()
+        };
+        let there = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+        let alone = took(there.0, there.1);
+        assert!((800..2000).contains(&alone), "{alone} ms");
+        let there = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+        let one = thread::spawn(move || took(there.0, there.1));
+        let other = took(server, client);
+        let slower = one.join().expect("no panic").max(other);
+        assert!((1600..4000).contains(&slower), "{slower} ms");
+    });
+}
+
+#[test]
+fn refusals_refuse_whom_they_name() {
+    check_inside("packets::refusals_refuse_whom_they_name", |inside| {
+        let network = nodes(inside, 3);
+        check_refusals(&network, &[]);
+        let (mut client, mut server) = connected(&network);
+        let refusals =
+            BTreeMap::from([(NodeIx(1), BTreeSet::from([N0])), (NodeIx(2), BTreeSet::from([N1, H]))]);
+        network.set_refusals(&refusals).expect("refuses");
+        check_refusals(&network, &[(N0, N1), (N1, N2), (H, N2)]);
+        // What stands stalls, and goes on.
+        client.write_all(b"1").expect("into the send buffer");
+        server.set_read_timeout(Some(WAIT)).expect("a socket option");
+        assert!(server.read(&mut [0; 8]).is_err(), "a refused connection carried data");
+        network.set_refusals(&BTreeMap::new()).expect("heals");
+        check_refusals(&network, &[]);
+        server.set_read_timeout(Some(LIMIT)).expect("a socket option");
+        assert_eq!(server.read(&mut [0; 8]).expect("sent again after the heal"), 1);
+    });
+}
+
+/// Every kind on the same links: each is seen as if it were alone, and each heals alone.
+#[test]
+fn kinds_do_not_undo_each_other() {
+    check_inside("packets::kinds_do_not_undo_each_other", |inside| {
+        let network = nodes(inside, 3);
+        let both = [(N0, N1), (N1, N0)];
+        let set: BTreeSet<_> = both.into_iter().collect();
+        let delays = BTreeMap::from(both.map(|pair| (pair, Duration::from_millis(60))));
+        let refusals = BTreeMap::from([(NodeIx(1), BTreeSet::from([N0]))]);
+        network.set_cuts(&set).expect("cuts apply");
+        network.set_loss(&set, 40).expect("loses");
+        network.set_delays(&delays).expect("delays");
+        network.set_limits(&[(set.clone(), 100_000)]).expect("limits");
+        network.set_refusals(&refusals).expect("refuses");
+        check_cuts(&network, &both);
+        check_losses(&network, &both, 40);
+        check_delays(&network, &delays);
+        check_rates(&network, &both, 100_000);
+        check_refusals(&network, &[(N0, N1)]);
+
+        network.heal().expect("cuts heal");
+        network.set_limits(&[]).expect("heals");
+        check_cuts(&network, &[]);
+        check_losses(&network, &both, 40);
+        check_delays(&network, &delays);
+        check_rates(&network, &[], 0);
+        network.set_loss(&BTreeSet::new(), 0).expect("heals");
+        network.set_delays(&BTreeMap::new()).expect("heals");
+        check_losses(&network, &[], 0);
+        check_delays(&network, &BTreeMap::new());
+        check_refusals(&network, &[(N0, N1)]);
+        network.set_refusals(&BTreeMap::new()).expect("heals");
+        check_refusals(&network, &[]);
+    });
+}

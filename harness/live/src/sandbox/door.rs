@@ -87,7 +87,7 @@ impl Door {
 
 fn make() -> Vec<Message> {
     let mut messages = vec![
-        TABLE.new(),
+        TABLE.create(),
         TABLE.set(RELAYED.0, RELAYED.1, &ADDRESS),
         TABLE.set(REFUSED.0, REFUSED.1, &ADDRESS),
         TABLE.chain(RELAY, None),

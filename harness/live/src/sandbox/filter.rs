@@ -71,7 +71,7 @@ impl Filter {
     /// Makes the table, with nothing in its sets, in the calling thread's network namespace.
     pub(super) fn new() -> Result<Filter, Refusal> {
         let mut filter = Filter { nft: Nft::open()? };
-        let mut messages = vec![TABLE.new()];
+        let mut messages = vec![TABLE.create()];
         messages.extend(PARTS.iter().map(|part| TABLE.set(part.set, part.number, &PAIR)));
         messages.extend(PARTS.iter().map(|part| TABLE.chain(part.chain, None)));
         messages.push(TABLE.chain(POLICY, None));

@@ -90,7 +90,7 @@ impl Table {
     }
 
     /// Makes the table. Refused if it is there already.
-    pub(super) fn new(self) -> Message {
+    pub(super) fn create(self) -> Message {
         self.named(NEW_TABLE, libc::NLM_F_CREATE | libc::NLM_F_EXCL)
     }
 

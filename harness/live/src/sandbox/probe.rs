@@ -177,16 +177,16 @@ impl Probes {
                 self.send(pairs, pair, which, PAYLOAD_SIZE_BYTES)?;
                 // What is on its way here already is timed before more is sent.
                 let now = Instant::now();
-                self.receive(pairs, now, |arrival| took[arrival.pair].push(since(&sent, &arrival)))?;
+                self.receive(pairs, now, |arrival| took[arrival.pair].push(since(&sent, arrival)))?;
             }
             let until = Instant::now() + AGAIN;
             while Instant::now() < until {
-                self.receive(pairs, until, |arrival| took[arrival.pair].push(since(&sent, &arrival)))?;
+                self.receive(pairs, until, |arrival| took[arrival.pair].push(since(&sent, arrival)))?;
             }
         }
         let all = |took: &[Vec<Duration>]| took.iter().all(|took| took.len() as u64 >= DELAY_PROBES);
         while !all(&took) && Instant::now() < deadline {
-            self.receive(pairs, deadline, |arrival| took[arrival.pair].push(since(&sent, &arrival)))?;
+            self.receive(pairs, deadline, |arrival| took[arrival.pair].push(since(&sent, arrival)))?;
         }
         Ok(took.into_iter().map(|took| took.into_iter().min()).collect())
     }

@@ -22,7 +22,7 @@ mod summary;
 mod terminal;
 mod timeline;
 
-pub use logs::LogExcerpt;
+pub use logs::{LogExcerpt, lines_with};
 pub use plots::spacetime::{MAX_STORY_OPS, story_ops};
 pub use plots::{Plot, plots};
 pub use progress::{Progress, State};

@@ -1,6 +1,7 @@
-//! What the nodes themselves complained of: the warnings and errors of their logs, for the report.
+//! What the nodes themselves complained of: the warnings and errors of their logs, for the report, and what says of a node
+//! that it is broken, for the verdict.
 
-use crate::store::RunDir;
+use crate::store::{RunDir, StoreError};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -66,6 +67,46 @@ fn excerpt(node: String, path: String, log: &Path) -> LogExcerpt {
 }
 
 fn read_into(excerpt: &mut LogExcerpt, log: &Path) -> std::io::Result<()> {
+    each_line(log, |number, text| {
+        if !complains(text) {
+            return;
+        }
+        excerpt.found += 1;
+        // The first half stays, the last half moves on.
+        if excerpt.lines.len() == MAX_LINES {
+            excerpt.lines.remove(MAX_LINES / 2);
+        }
+        excerpt.lines.push((number, shown(text)));
+    })
+}
+
+/// The lines of the nodes' logs that have one of these texts, each with the node's name.
+///
+/// Errors: a log cannot be read, so that nobody knows what it says.
+pub fn lines_with(run: &RunDir, texts: &[String]) -> Result<Vec<(String, String)>, StoreError> {
+    let mut found = Vec::new();
+    if texts.is_empty() {
+        return Ok(found);
+    }
+    for node_dir in entries(&run.path().join("nodes")).into_iter().filter(|path| path.is_dir()) {
+        for log in entries(&node_dir).into_iter().filter(|path| is_log(path)).take(MAX_LOGS) {
+            let read = each_line(&log, |_, line| {
+                if texts.iter().any(|text| line.contains(text)) {
+                    found.push((name(&node_dir), shown(line)));
+                }
+            });
+            read.map_err(|e| StoreError::new("read", &log, e))?;
+        }
+    }
+    Ok(found)
+}
+
+fn shown(line: &str) -> String {
+    line.trim_end().chars().take(MAX_LINE_CHARS).collect()
+}
+
+/// The lines of a log, with their numbers from 1.
+fn each_line(log: &Path, mut line_is: impl FnMut(usize, &str)) -> std::io::Result<()> {
     let mut input = BufReader::new(File::open(log)?.take(MAX_LOG_BYTES));
     let mut line = Vec::new();
     for number in 1.. {
@@ -73,16 +114,7 @@ fn read_into(excerpt: &mut LogExcerpt, log: &Path) -> std::io::Result<()> {
         if input.read_until(b'\n', &mut line)? == 0 {
             break;
         }
-        let text = String::from_utf8_lossy(&line);
-        if !complains(&text) {
-            continue;
-        }
-        excerpt.found += 1;
-        // The first half stays, the last half moves on.
-        if excerpt.lines.len() == MAX_LINES {
-            excerpt.lines.remove(MAX_LINES / 2);
-        }
-        excerpt.lines.push((number, text.trim_end().chars().take(MAX_LINE_CHARS).collect()));
+        line_is(number, &String::from_utf8_lossy(&line));
     }
     Ok(())
 }
@@ -123,5 +155,27 @@ mod tests {
         let numbers: Vec<_> = excerpt.lines.iter().map(|(line, _)| *line).collect();
         let expected: Vec<_> = (1..=20).chain(81..=100).map(|n| 2 * n).collect();
         assert_eq!(numbers, expected);
+    }
+
+    #[test]
+    fn lines_that_tell_of_something_broken_are_found() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let node = dir.path().join("nodes/n2");
+        fs::create_dir_all(&node).expect("it is made");
+        fs::write(node.join("node.log"), "INFO fine\nthread 'main' panicked at x.rs:1:\n")
+            .expect("it is written");
+        fs::write(node.join("server.out"), "FATAL \u{FF} disk\n").expect("it is written");
+        fs::write(node.join("data"), "FATAL, but no log\n").expect("it is written");
+        fs::write(dir.path().join("test.json"), "{}").expect("it is written");
+        let run = RunDir::open(dir.path()).expect("it is one");
+        let check = |texts: &[&str], expect: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            let found = lines_with(&run, &texts).expect("they can be read");
+            let found: Vec<String> = found.iter().map(|(node, line)| format!("{node} {line}")).collect();
+            assert_eq!(found, expect, "{texts:?}");
+        };
+        check(&[], &[]);
+        check(&["nothing"], &[]);
+        check(&["panicked", "FATAL"], &["n2 thread 'main' panicked at x.rs:1:", "n2 FATAL \u{FF} disk"]);
     }
 }

@@ -5,6 +5,7 @@
 //! history.jsonl   one op a line                                 results.json  the verdict
 //! report.html     self-contained                                plots/*.svg
 //! messages.jsonl  of a small simulated run: who sent whom what when (`riprap_core::story`)
+//! system.toml     of a system that its user describes: as it was described
 //! nodes/<n>/      a node's log and, unless valid, its data      riprap.log
 //! ```
 //!
@@ -53,7 +54,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    fn new(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
+    pub(crate) fn new(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
         StoreError { doing, path: path.to_owned(), source }
     }
 }
@@ -226,6 +227,11 @@ impl RunDir {
     /// `plan.json` of a run that is over.
     pub fn read_plan(&self) -> Result<Plan, StoreError> {
         self.read_json("plan.json")
+    }
+
+    /// `system.toml`: the file that describes the system, as it was read.
+    pub fn write_system(&self, text: &str) -> Result<(), StoreError> {
+        self.write_whole("system.toml", text.as_bytes()).map(drop)
     }
 
     /// `messages.jsonl`: what went on between the hosts of a small simulated run, one thing a line.

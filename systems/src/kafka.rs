@@ -4,13 +4,13 @@ mod jars;
 mod properties;
 
 use crate::librdkafka::{self, KafkaLog};
-use crate::{Registered, probe};
+use crate::{Registered, prepare, probe};
 use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::{NodeId, Role};
 use riprap_core::system::{Deployment, NodeCommand, System, SystemInfo};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 /// Where brokers listen for clients and for each other, and controllers for all; each node has an address of its own.
 const CLIENT_PORT: u16 = 9092;
@@ -79,22 +79,16 @@ fn properties_path(deployment: &Deployment, node: NodeId) -> PathBuf {
     deployment.place(node).data_dir.join("server.properties")
 }
 
-/// Begins to format a node's disk.
-fn format_disk(deployment: &Deployment, node: NodeId) -> Result<Child, String> {
+/// What formats a node's disk, for which its properties are there then.
+fn format_disk(deployment: &Deployment, node: NodeId) -> Result<Command, String> {
     let path = properties_path(deployment, node);
     std::fs::write(&path, properties::file(deployment, node))
         .map_err(|e| format!("failed to write {}: {e}", path.display()))?;
     let (program, args) = java(deployment, "kafka.tools.StorageTool")?;
-    Command::new(&program)
-        .args(args)
-        .args(["format", "--cluster-id", CLUSTER_ID, "--config"])
-        .arg(&path)
-        .args(properties::features(deployment).iter().flat_map(|feature| ["--feature", feature]))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("failed to start {}: {e}", program.display()))
+    let mut command = Command::new(program);
+    command.args(args).args(["format", "--cluster-id", CLUSTER_ID, "--config"]).arg(&path);
+    command.args(properties::features(deployment).iter().flat_map(|feature| ["--feature", feature]));
+    Ok(command)
 }
 
 impl System for Kafka {
@@ -119,23 +113,8 @@ impl System for Kafka {
     }
 
     fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
-        // All at once: each takes a virtual machine's start.
-        let formats: Vec<(NodeId, Child)> = deployment
-            .nodes
-            .iter()
-            .map(|place| Ok((place.id, format_disk(deployment, place.id)?)))
-            .collect::<Result<_, String>>()?;
-        for (node, format) in formats {
-            let output = format
-                .wait_with_output()
-                .map_err(|e| format!("failed to wait for the format of {node}: {e}"))?;
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("without a word");
-                return Err(format!("failed to format the disk of {node}: {why}"));
-            }
-        }
-        Ok(())
+        let formats = deployment.nodes.iter().map(|place| Ok((place.id, format_disk(deployment, place.id)?)));
+        prepare::run_all("format the disk of", formats.collect::<Result<_, String>>()?)
     }
 
     fn validate_client(&self, properties: &[(String, String)]) -> Result<(), String> {

@@ -4,8 +4,10 @@
 //! [`riprap_core::system`]. To add one: a folder or file here, and a line in [`ALL`].
 
 mod bundled;
+pub mod described;
 mod kafka;
 pub mod librdkafka;
+mod prepare;
 mod probe;
 pub mod simulated;
 

@@ -92,8 +92,8 @@ pub(crate) enum Command {
   riprap test --sub-via assign,subscribe --seed 42 --json
   riprap test --txn --sub-via subscribe")]
 pub(crate) struct TestArgs {
-    /// The system under test (see `riprap list systems`)
-    #[arg(long, value_name = "NAME[@VERSION]", default_value = "broker")]
+    /// The system under test (see `riprap list systems`), or the file that describes it
+    #[arg(long, value_name = "NAME[@VERSION]|FILE.toml", default_value = "broker")]
     pub(crate) system: String,
     /// What the clients do (see `riprap list workloads`)
     #[arg(long, value_name = "NAME", default_value = "queue")]

@@ -8,6 +8,7 @@ mod story;
 
 use crate::args::TestArgs;
 use crate::{Failure, print};
+use crash::NodeCrash;
 use live::LiveStage;
 use phases::{Active, Stage as _, observe_op, phases};
 use riprap_checker::{Valid, Verdict};
@@ -24,8 +25,8 @@ use riprap_live::machine;
 use riprap_live::sandbox::{self, Entered, Inside};
 use riprap_nemesis::{Choice, Place};
 use riprap_results::{
-    HistoryWriter, Paint, Progress, RunDir, StatusLine, Store, TestRecord, json_text, publish, summary,
-    utc_text,
+    HistoryWriter, Paint, Progress, RunDir, StatusLine, Store, TestRecord, json_text, lines_with, publish,
+    summary, utc_text,
 };
 use riprap_systems::Registered;
 use riprap_systems::simulated::Simulated;
@@ -87,13 +88,25 @@ pub(crate) fn workload(name: &str) -> Result<&'static dyn Workload, Failure> {
     })
 }
 
-/// The system that is asked for as `NAME` or `NAME@VERSION`, and the version.
+/// The system that is asked for as `NAME`, `NAME@VERSION`, or by the file that describes it, and the version.
 pub(crate) fn system(asked: &str) -> Result<(&'static dyn Registered, Option<&str>), Failure> {
-    let (name, version) =
-        asked.split_once('@').map_or((asked, None), |(name, version)| (name, Some(version)));
+    // The path of a file may have an @ of its own.
+    let at = match asked.find(".toml@") {
+        Some(dot) => Some(dot + ".toml".len()),
+        None if asked.ends_with(".toml") => None,
+        None => asked.find('@'),
+    };
+    let (name, version) = at.map_or((asked, None), |at| (&asked[..at], Some(&asked[at + 1..])));
+    if name.ends_with(".toml") {
+        let system = riprap_systems::described::load(Path::new(name)).map_err(Failure::Usage)?;
+        return Ok((system, version));
+    }
     let system = riprap_systems::find(name).ok_or_else(|| {
         let names: Vec<&str> = riprap_systems::ALL.iter().map(|system| system.info().name).collect();
-        Failure::Usage(format!("unknown system `{name}`; one of: {}", names.join(", ")))
+        Failure::Usage(format!(
+            "unknown system `{name}`; one of: {}, or the path of a file that describes one, which ends with .toml",
+            names.join(", ")
+        ))
     })?;
     match version {
         Some(version) if system.info().versions.is_none() => Err(Failure::Usage(format!(
@@ -273,6 +286,9 @@ impl Test {
         };
         run.write_test(&record).map_err(Failure::harness)?;
         run.write_plan(&self.plan).map_err(Failure::harness)?;
+        if let Some(text) = self.system.description() {
+            run.write_system(text).map_err(Failure::harness)?;
+        }
         Ok((Arc::new(run), record))
     }
 
@@ -377,12 +393,21 @@ impl Test {
             // What it could not write says nothing about the system under test.
             return Err(Failure::Harness(format!("{} {} by itself; {full}", crash.node, crash.how)));
         }
-        verdict = verdict.merge(crash::verdict(&crashes, &history));
+        let broken = self.told_broken(run, &crashes)?;
+        verdict = verdict.merge(crash::verdict(&[crashes, broken].concat(), &history));
         if let Err(why) = cluster.stop() {
             // The sandbox's end ends it too, and the verdict is about what was before.
             progress.borrow_mut().note(&format!("riprap: failed to stop the nodes in order: {why}"));
         }
         Ok((history, verdict.with_part("seed", self.config.seed)))
+    }
+
+    /// The nodes that say in their logs that they are broken, beside those that ended, line by line.
+    fn told_broken(&self, run: &RunDir, ended: &[NodeCrash]) -> Result<Vec<NodeCrash>, Failure> {
+        let lines = lines_with(run, self.system.broken()).map_err(Failure::harness)?;
+        let told = lines.into_iter().filter_map(|(node, line)| Some((NodeId::from_name(&node)?, line)));
+        let told = told.filter(|(node, _)| ended.iter().all(|crash| crash.node != *node));
+        Ok(told.map(|(node, line)| NodeCrash::told(node, &line)).collect())
     }
 
     fn deploy(

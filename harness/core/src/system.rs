@@ -61,6 +61,8 @@ pub struct NodePlace {
     pub address: std::net::IpAddr,
     /// A folder of its own that outlives its process, with its data.
     pub data_dir: PathBuf,
+    /// Where its logs are kept, its output among them.
+    pub log_dir: PathBuf,
 }
 
 /// A system as one run asks for it.
@@ -152,6 +154,16 @@ pub trait System: Sync {
 
     /// A client of it.
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError>;
+
+    /// Texts that a node's logs have when it is broken, though its process may go on.
+    fn broken(&self) -> &[String] {
+        &[]
+    }
+
+    /// The file that describes it, as it was read; `None` if it is built in.
+    fn description(&self) -> Option<&str> {
+        None
+    }
 
     /// What this system adds to `test.json`: versions of what really ran.
     fn versions(&self, deployment: &Deployment) -> Json;

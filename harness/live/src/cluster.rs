@@ -26,7 +26,6 @@ const READY_POLL: Duration = Duration::from_millis(100);
 pub struct LiveCluster {
     system: &'static dyn System,
     deployment: Deployment,
-    log_dir: PathBuf,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
     // Dropped last: the processes live in it.
     network: Network,
@@ -62,14 +61,20 @@ impl LiveCluster {
         let network = Network::new(inside, usize::from(nodes)).map_err(sandbox)?;
         for id in NodeId::first(nodes) {
             let data_dir = data_root.join(id.to_string()).join("data");
-            for dir in [&data_dir, &log_root.join(id.to_string())] {
+            let log_dir = log_root.join(id.to_string());
+            for dir in [&data_dir, &log_dir] {
                 std::fs::create_dir_all(dir)
                     .map_err(|e| ClusterError(format!("failed to make {}: {e}", dir.display())))?;
             }
-            deployment.nodes.push(NodePlace { id, address: network.address(ix(id)).into(), data_dir });
+            deployment.nodes.push(NodePlace {
+                id,
+                address: network.address(ix(id)).into(),
+                data_dir,
+                log_dir,
+            });
         }
         let nodes = deployment.nodes.iter().map(|place| (place.id, Node::default())).collect();
-        Ok(LiveCluster { system, deployment, log_dir: log_root, nodes: Mutex::new(nodes), network })
+        Ok(LiveCluster { system, deployment, nodes: Mutex::new(nodes), network })
     }
 
     /// How the system is deployed.
@@ -186,7 +191,7 @@ impl Cluster for LiveCluster {
             args: command.args.into_iter().map(Into::into).collect(),
             env: command.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: None,
-            log: self.log_dir.join(id.to_string()).join("node.log"),
+            log: self.deployment.place(id).log_dir.join("node.log"),
         };
         let process =
             NodeProcess::spawn(&spec, &self.network, ix(id)).map_err(|e| ClusterError(e.to_string()))?;

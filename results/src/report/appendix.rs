@@ -217,6 +217,7 @@ fn content_of(path: &str) -> &'static str {
     match path {
         "test.json" => "every knob, versions, seed",
         "plan.json" => "the faults, as planned",
+        "system.toml" => "the system, as it was described",
         "history.jsonl" => "every op; riprap check judges it again",
         "messages.jsonl" => "who sent whom what when, of what matters",
         "results.json" => "the verdict, for programs",

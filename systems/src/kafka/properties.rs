@@ -115,6 +115,7 @@ mod tests {
             id: NodeId(n),
             address: std::net::Ipv4Addr::new(10, 0, 0, n as u8).into(),
             data_dir: format!("/run/n{n}/data").into(),
+            log_dir: format!("/run/n{n}").into(),
         };
         Deployment {
             nodes: (1..=3 + controllers).map(place).collect(),

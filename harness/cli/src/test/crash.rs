@@ -35,6 +35,11 @@ impl NodeCrash {
         NodeCrash { node, at_ns: None, how: format!("ended with {status}"), panic: None }
     }
 
+    /// Of a node whose log has a line that says that it is broken.
+    pub(crate) fn told(node: NodeId, line: &str) -> NodeCrash {
+        NodeCrash { node, at_ns: None, how: format!("is broken, as its log says: {line}"), panic: None }
+    }
+
     /// What tells one crash from another, whatever node it strikes and whatever numbers its message has: the place of the
     /// panic, or the status.
     pub(crate) fn site(&self) -> &str {

@@ -19,6 +19,25 @@ fn wrong_arguments_are_told_in_one_line() {
         ("test now", "unknown argument `now`"),
         ("test --seed", "--seed <N> needs a value"),
         ("test --system brokre", "unknown system `brokre`; one of: broker"),
+        ("test --system /no/such.toml", "failed to read /no/such.toml: No such file"),
+        ("test --system /no/such.toml@1.0", "failed to read /no/such.toml: No such file"),
+        (
+            "test --controllers 3",
+            "--controllers: each node of system `broker` is a controller too; leave it out",
+        ),
+        (
+            "test --nemesis kill:controller",
+            "fault `kill:controller` finds none: every node is a broker and a controller",
+        ),
+        (
+            "test --system kafka --controllers 65",
+            "--controllers is `65`; a whole number from 0 to 64 is right",
+        ),
+        ("test --system kafka --controllers 62", "3 nodes and 62 controllers; 64 in all at most are right"),
+        (
+            "test --system kafka --set feature.x=y",
+            "--set feature.x=y: a feature has a level; a whole number is right",
+        ),
         ("test --system broker@1.0", "system `broker` has no version `1.0` to choose"),
         ("test --system kafka@3.9.1", "kafka@3.9.1: 4.0.0 or newer is right"),
         ("test --system kafka@latest", "kafka@latest: no version; one like "),

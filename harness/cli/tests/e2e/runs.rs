@@ -212,3 +212,46 @@ fn an_impatient_user_ends_everything_at_once() {
     }
     assert!(matches!(check(&place).code, 0 | 2));
 }
+
+/// The example, with a text changed, in a file of the place.
+fn described(place: &Place, from: &str, to: &str) -> String {
+    let example = include_str!("../../../../systems/examples/broker.toml");
+    assert!(example.contains(from), "{from} is not in the example");
+    let path = place.path().join("mine.toml");
+    fs::write(&path, example.replace(from, to)).expect("it is written");
+    path.to_str().expect("plain").to_owned()
+}
+
+#[test]
+fn a_system_may_be_described_by_its_user() {
+    let _turn = turn();
+    for place in Place::all() {
+        let binary = place.binary().to_str().expect("plain").to_owned();
+        let run_for = |file: &str, limit: &str| {
+            let system = ["--system", file, "--bin", &binary, "--set=min.insync.replicas=1", limit];
+            let done = place.run(&[GENTLE, &system].concat()).end();
+            place.expect_nobody();
+            done
+        };
+        let file = described(&place, "broker.toml", "mine.toml");
+        let mut done = run_for(&file, "--time-limit=6s");
+        if done.code == 2 {
+            // On a machine with much else to do it may be that nothing gets through in so short a time.
+            done = run_for(&file, "--time-limit=60s");
+        }
+        let done = done.expect(0);
+        assert!(done.out.starts_with("valid   "), "{}", done.out);
+        let run = place.latest().canonicalize().expect("it points at the run");
+        assert!(run.starts_with(place.store().canonicalize().expect("ours").join("my-broker-queue")));
+        assert_eq!(fs::read_to_string(run.join("system.toml")).ok(), fs::read_to_string(&file).ok());
+
+        // What its log says is believed: here, that a node is broken that only starts.
+        let file = described(&place, "broken = [\"panicked at\"]", "broken = [\"INFO\"]");
+        let done = run_for(&file, "--time-limit=2s").expect(1);
+        assert!(
+            done.out.contains("node-crash") && done.out.contains("is broken, as its log says: "),
+            "{}",
+            done.out
+        );
+    }
+}

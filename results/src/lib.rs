@@ -9,6 +9,7 @@
 //!
 //! All of it can be made again from the files alone: `riprap report` opens the run's folder and calls [`publish`].
 
+mod compare;
 mod logs;
 mod palette;
 mod plots;
@@ -22,6 +23,9 @@ mod summary;
 mod terminal;
 mod timeline;
 
+pub use compare::{
+    Comparison, Counts, Judged, Measures, Outcome, Ran, Shown, Spread, Tally, Variant, measure,
+};
 pub use logs::{LogExcerpt, lines_with};
 pub use plots::spacetime::{MAX_STORY_OPS, story_ops};
 pub use plots::{Plot, plots};
@@ -30,7 +34,9 @@ pub use record::TestRecord;
 pub use report::{ReportInput, Story, report};
 pub use self_test::{CleanRun, DefectRow, SelfTest, Shrunk, Start};
 pub use status_line::{REDRAW_INTERVAL, StatusLine};
-pub use store::{DEFAULT_ROOT, HistoryWriter, RunDir, SelfTestDir, Store, StoreError, json_text, utc_text};
+pub use store::{
+    CompareDir, DEFAULT_ROOT, HistoryWriter, RunDir, SelfTestDir, Store, StoreError, json_text, utc_text,
+};
 pub use summary::summary;
 pub use terminal::Paint;
 pub use timeline::{FaultRecord, FaultSpan, Faults, Phase};

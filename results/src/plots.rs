@@ -6,7 +6,7 @@
 
 mod canvas;
 mod scale;
-mod series;
+pub(crate) mod series;
 pub(crate) mod spacetime;
 
 use crate::palette::{self, Ink};

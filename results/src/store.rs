@@ -99,10 +99,10 @@ impl SelfTestDir {
         began: SystemTime,
         seed: u64,
     ) -> Result<SelfTestDir, StoreError> {
-        let family = root.join(format!("{}-self-test", file_name(system)));
-        fs::create_dir_all(&family).map_err(|e| StoreError::new("create", &family, e))?;
-        let path = create_new_dir(&family, &format!("{}-{seed}", utc_compact(began)))?;
-        Ok(SelfTestDir(RunDir { path, log: Mutex::new(None) }))
+        Ok(SelfTestDir(RunDir {
+            path: create_aside(root, system, "self-test", began, seed)?,
+            log: Mutex::new(None),
+        }))
     }
 
     /// `scenarios/<defect>.json`: what a failure was shrunk to. Returns its path.
@@ -117,6 +117,64 @@ impl SelfTestDir {
         self.0.write_json("results.json", results)?;
         self.0.write_report(html)
     }
+}
+
+/// The folder of a comparison, below that of all runs, with a store of its own for the runs of each variant. `latest` goes on
+/// pointing at a run.
+#[derive(Debug)]
+pub struct CompareDir(RunDir);
+
+impl CompareDir {
+    /// Makes it: `<root>/<system>-compare/<UTC time>-<first seed>`.
+    pub fn create(root: &Path, system: &str, began: SystemTime, seed: u64) -> Result<CompareDir, StoreError> {
+        let path = create_aside(root, system, "compare", began, seed)?;
+        Ok(CompareDir(RunDir { path, log: Mutex::new(None) }))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Where the runs of a variant are kept: the variants are numbered, since their names may be the same.
+    pub fn variant_store(&self, number: usize, name: &str) -> PathBuf {
+        self.0.path.join(format!("{number}-{}", file_name(name)))
+    }
+
+    /// The folder of the one run of a seed in a variant's store, if it has one.
+    pub fn find_run(store: &Path, seed: u64) -> Option<PathBuf> {
+        let folders =
+            |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_of_seed = |path: &PathBuf| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+            name.is_some_and(|name| name.ends_with(&format!("Z-{seed}")))
+        };
+        folders(store).flat_map(|family| folders(&family)).find(is_of_seed)
+    }
+
+    /// A folder in it, as its page links to it.
+    pub fn link(&self, folder: &Path) -> String {
+        folder.strip_prefix(self.path()).unwrap_or(folder).display().to_string()
+    }
+
+    /// `results.json` and `report.html`. Returns the report's path.
+    pub fn write(&self, results: &impl Serialize, html: &str) -> Result<PathBuf, StoreError> {
+        self.0.write_json("results.json", results)?;
+        self.0.write_report(html)
+    }
+}
+
+/// Makes the folder of what is no run: `<root>/<system>-<what>/<UTC time>-<seed>`.
+fn create_aside(
+    root: &Path,
+    system: &str,
+    what: &str,
+    began: SystemTime,
+    seed: u64,
+) -> Result<PathBuf, StoreError> {
+    let family = root.join(format!("{}-{what}", file_name(system)));
+    fs::create_dir_all(&family).map_err(|e| StoreError::new("create", &family, e))?;
+    create_new_dir(&family, &format!("{}-{seed}", utc_compact(began)))
 }
 
 /// Makes `parent/name`, or `parent/name-2`, ... if that exists.
@@ -462,6 +520,21 @@ mod tests {
         assert_eq!(log, "0.001500 #3 two\\nlines\n");
         let left: Vec<_> = fs::read_dir(&root).expect("it is there").flatten().collect();
         assert_eq!(left.len(), 2, "only the runs and the link");
+    }
+
+    #[test]
+    fn a_comparison_keeps_the_runs_of_each_variant() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let all = CompareDir::create(root.path(), "kafka", at(0), 1).expect("a folder");
+        assert_eq!(all.path(), root.path().join("kafka-compare/19700101T000000Z-1"));
+        let stores = [all.variant_store(1, "4.0.0"), all.variant_store(2, "./a.toml")];
+        assert!(stores[1].ends_with("2-._a.toml"), "{stores:?}");
+        let runs = [1, 11].map(|seed| create(&stores[0], seed).path().to_owned());
+        for (seed, expected) in [(1, Some(&runs[0])), (11, Some(&runs[1])), (2, None)] {
+            assert_eq!(CompareDir::find_run(&stores[0], seed).as_ref(), expected);
+        }
+        assert_eq!(CompareDir::find_run(&stores[1], 1), None);
+        assert_eq!(all.link(&runs[0]), "1-4.0.0/broker-queue/20261129T165530Z-1");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, S
 use riprap_core::client::{Isolation, SubscribeVia};
 use riprap_core::plan::{MAX_CONCURRENCY, MAX_KEYS, MAX_NODES, MAX_VALUE_BYTES};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -63,6 +64,30 @@ fn given(matches: &ArgMatches) -> BTreeSet<String> {
     matches.ids().filter(is_given).map(|id| id.as_str().replace('_', "-")).collect()
 }
 
+/// The words of a command's line, but for some of its own options: those that have a value, and those that stand alone.
+pub(crate) fn other_words(
+    words: impl Iterator<Item = OsString>,
+    command: &str,
+    with_value: &[&str],
+    alone: &[&str],
+) -> Vec<OsString> {
+    let mut words = words.skip_while(|word| word != command).skip(1);
+    let mut others = Vec::new();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        if with_value.contains(&&*text) {
+            // Its value goes with it.
+            words.next();
+            continue;
+        }
+        let option = text.split_once('=').map(|(option, _)| option);
+        if !alone.contains(&&*text) && !option.is_some_and(|option| with_value.contains(&option)) {
+            others.push(word);
+        }
+    }
+    others
+}
+
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Deploy a system, break it, record what happens, and judge it
@@ -81,6 +106,8 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Run one bundled broker
     Broker(BrokerArgs),
+    /// Run the same on several versions, with several defects, or on several systems, and tell what came of it side by side
+    Compare(Box<CompareArgs>),
     /// Look for every planted defect, and for nothing in the clean system: whether riprap finds what it is for
     SelfTest(SelfTestArgs),
 }
@@ -192,6 +219,44 @@ pub(crate) struct TestArgs {
     /// Print results.json instead of a summary
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:
+  riprap compare --system kafka --versions 4.0.0,4.3.1 --seeds 1..5
+  riprap compare --defects none,zero-offset --sim --seeds 1..20 --jobs 2
+  riprap compare --systems broker,kafka@4.3.1 --nemesis none
+
+Each seed is the same plan for all. Exit code 1 if a later one is worse than the first: if it shows a forbidden anomaly that \
+the first does not, or is invalid with more seeds; otherwise 255 if a run failed in the harness itself, 2 if one is unknown or \
+was not made, and 0. How fast they are is told, and changes no exit code.",
+    mut_arg("system", |arg| arg.help("The system under test, with --versions or --defects")),
+    mut_arg("seed", |arg| arg.hide(true)),
+    mut_arg("defect", |arg| arg.hide(true)),
+    mut_arg("hosts", |arg| arg.hide(true)),
+    mut_arg("bootstrap", |arg| arg.hide(true)),
+    mut_arg("bin", |arg| arg.hide(true)),
+    mut_arg("json", |arg| arg.help("Print results.json instead of a table"))
+)]
+pub(crate) struct CompareArgs {
+    /// These versions of the system, the first being what the others are compared with
+    #[arg(long, value_name = "VERSION,...", value_delimiter = ',', conflicts_with_all = ["defects", "systems"])]
+    pub(crate) versions: Vec<String>,
+    /// The system with these planted defects, or `none`
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "systems")]
+    pub(crate) defects: Vec<String>,
+    /// These systems
+    #[arg(long, value_name = "NAME[@VERSION],...", value_delimiter = ',', conflicts_with = "system")]
+    pub(crate) systems: Vec<String>,
+    /// The seeds, first and last, both included
+    #[arg(long, value_name = "FIRST..LAST", default_value = "1..3")]
+    pub(crate) seeds: Seeds,
+    /// How many simulated runs go on at once; real nodes take turns
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = whole(1, MAX_JOBS))]
+    pub(crate) jobs: u16,
+    #[command(flatten)]
+    pub(crate) test: TestArgs,
 }
 
 #[derive(Args, Debug)]

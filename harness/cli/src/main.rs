@@ -6,6 +6,7 @@
 mod args;
 mod broker;
 mod check;
+mod compare;
 mod explain;
 mod list;
 mod replay;
@@ -82,6 +83,7 @@ fn carry_out(command: Command) -> Result<u8, Failure> {
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
         Command::Broker(args) => broker::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
     }
 }

@@ -4,7 +4,7 @@
 //! behind; the first that is not valid, or each with `--keep-going`, is run once more and written down, which shows the
 //! very same again.
 
-use crate::args::{SimArgs, TestArgs};
+use crate::args::{SimArgs, TestArgs, other_words};
 use crate::scenario::trace;
 use crate::swarm;
 use crate::test::sim::simulate_quietly;
@@ -46,7 +46,7 @@ impl std::str::FromStr for Seeds {
 }
 
 impl Seeds {
-    fn count(self) -> u64 {
+    pub(crate) fn count(self) -> u64 {
         (self.last - self.first).saturating_add(1)
     }
 }
@@ -97,15 +97,8 @@ fn test_of(args: &SimArgs, seed: u64) -> Result<Test, Failure> {
 /// The arguments that run one seed of a `riprap sim` with these arguments.
 fn one_seed(args: impl Iterator<Item = OsString>, seed: u64) -> Vec<String> {
     let mut words = vec!["sim".to_owned(), "--seeds".to_owned(), seed.to_string()];
-    let mut args = args.skip_while(|arg| arg != "sim").skip(1).map(|arg| arg.to_string_lossy().into_owned());
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--seeds" | "--jobs" => drop(args.next()),
-            "--keep-going" => {}
-            _ if arg.starts_with("--seeds=") || arg.starts_with("--jobs=") => {}
-            _ => words.push(arg),
-        }
-    }
+    let others = other_words(args, "sim", &["--seeds", "--jobs"], &["--keep-going"]);
+    words.extend(others.into_iter().map(|word| word.to_string_lossy().into_owned()));
     words
 }
 

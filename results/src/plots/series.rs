@@ -136,12 +136,12 @@ pub(super) fn latencies(history: &History, words: &Words, buckets: Buckets) -> B
 }
 
 /// Whether an op's duration says something about the system: a client that is thrown away takes no time.
-fn takes_time(f: &F) -> bool {
+pub(crate) fn takes_time(f: &F) -> bool {
     *f != F::Crash && *f != F::Debug
 }
 
 /// The smallest value that at least `percent` of all do not exceed. Panics: none.
-fn percentile(sorted: &[i64], percent: usize) -> i64 {
+pub(crate) fn percentile(sorted: &[i64], percent: usize) -> i64 {
     sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use std::fs::File;
 use std::process::Stdio;
 
-const COMMANDS: &[&str] = &["test", "check", "report", "list", "broker"];
+const COMMANDS: &[&str] = &["test", "check", "report", "list", "broker", "compare"];
 const LISTS: &[&str] = &["systems", "workloads", "faults", "checkers", "defects"];
 
 #[test]
@@ -98,6 +98,26 @@ fn wrong_arguments_are_told_in_one_line() {
             "--workload abort and --idempotence false exclude each other: ",
         ),
         ("test --txn --acks 1", "--acks 1 and --idempotence true exclude each other"),
+        ("compare", "nothing to compare; one of --versions, --defects, --systems is right"),
+        ("compare --defects none", "--defects names 1; from 2 to 16 are right"),
+        ("compare --defects none,none-such", "unknown defect `none-such`"),
+        ("compare --versions 1.0,2.0", "system `broker` has no version `1.0` to choose"),
+        ("compare --system kafka --versions 4.0.0,3.9.1", "kafka@3.9.1: 4.0.0 or newer is right"),
+        (
+            "compare --system kafka@4.0.0 --versions 4.0.0,4.3.1",
+            "--system is `kafka@4.0.0` beside --versions",
+        ),
+        ("compare --systems broker,brokre", "unknown system `brokre`; one of: broker"),
+        ("compare --systems broker,kafka --system broker", "--systems and --system exclude each other"),
+        ("compare --versions 1,2 --defects a,b", "--versions and --defects exclude each other"),
+        ("compare --defects none,none --defect zero-offset", "--defect and --defects exclude each other"),
+        ("compare --defects none,none --seed 1", "--seed: --seeds FIRST..LAST is right"),
+        ("compare --defects none,none --jobs 2", "--jobs is `2`; 1 is right, or --sim"),
+        (
+            "compare --defects none,none --seeds 1..5001",
+            "--seeds asks for 10002 runs; at most 10000 are right",
+        ),
+        ("compare --systems broker,kafka --sim", "--sim: system `kafka` runs live only"),
         ("check", "missing <HISTORY>; `riprap check <HISTORY>` is right"),
         ("check a.jsonl b.jsonl", "unknown argument `b.jsonl`"),
         ("check a.jsonl --guarantees best", "--guarantees is `best`; one of: riprap, jepsen"),

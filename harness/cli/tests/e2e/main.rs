@@ -6,6 +6,7 @@
 
 mod arguments;
 mod broken;
+mod compare;
 mod histories;
 mod runs;
 mod simulated;

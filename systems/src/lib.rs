@@ -4,9 +4,11 @@
 //! [`riprap_core::system`]. To add one: a folder or file here, and a line in [`ALL`].
 
 mod bundled;
+mod cache;
 pub mod described;
 mod kafka;
 pub mod librdkafka;
+mod nats;
 mod prepare;
 mod probe;
 pub mod simulated;
@@ -23,7 +25,7 @@ pub trait Registered: System {
 }
 
 /// All systems, sorted by name.
-pub static ALL: &[&dyn Registered] = &[&bundled::Bundled, &kafka::Kafka];
+pub static ALL: &[&dyn Registered] = &[&bundled::Bundled, &kafka::Kafka, &nats::Nats];
 
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static dyn Registered> {

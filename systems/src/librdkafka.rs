@@ -581,7 +581,7 @@ fn ask_timeout(config: &ClientConfig) -> Duration {
 
 /// What was sent, read back. Whatever else stands in a record was not sent by riprap: a value that no workload uses
 /// makes the checker say so.
-fn parse(payload: Option<&[u8]>) -> Value {
+pub(crate) fn parse(payload: Option<&[u8]>) -> Value {
     match payload {
         None => Value::NIL,
         Some(bytes) => {

@@ -201,6 +201,7 @@ impl Test {
             program,
         };
         system.validate(&deployment).map_err(Failure::Usage)?;
+        system.validate_run(&config).map_err(Failure::Usage)?;
         let bare = |(name, value): (String, String)| (name[CLIENT_SETTING.len()..].to_owned(), value);
         let properties: Vec<_> = clients.into_iter().map(bare).collect();
         let simulated = simulated(&config, system, &deployment)?;

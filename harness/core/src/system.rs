@@ -2,6 +2,7 @@
 
 use crate::client::{ClientConfig, Log, LogError};
 use crate::cluster::{NodeId, Role};
+use crate::plan::TestConfig;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -127,6 +128,12 @@ pub trait System: Sync {
     /// Checks what only this system can check (`--set` names, versions) before anything is started.
     /// Errors: one line with what would have been right.
     fn validate(&self, deployment: &Deployment) -> Result<(), String>;
+
+    /// Checks whether clients can do what the run asks of them (transactions, groups, acknowledgements, replicas) before
+    /// anything is started. Errors: one line with what would have been right.
+    fn validate_run(&self, _run: &TestConfig) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Fetches what the system is made of, if that is not there yet. Called before there is a sandbox, which reaches no
     /// network; `tell` is told how far it is. Errors: one line.

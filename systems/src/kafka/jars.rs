@@ -9,6 +9,7 @@
 //! CACHE/kafka/4.3.1/jars     the class path, written last: while it is not there, the version is not
 //! ```
 
+use crate::cache;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,17 +19,8 @@ const POM: &str = include_str!("../../kafka/pom.xml");
 /// The oldest Java that Kafka's servers run on since version 4. Source: KIP-1013.
 const MIN_JAVA: u32 = 17;
 
-/// Where what is fetched is kept. Errors: one line.
-fn cache() -> Result<PathBuf, String> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let found = set("RIPRAP_CACHE").or_else(|| Some(set("HOME")?.join(".cache/riprap")));
-    found.ok_or_else(|| {
-        "neither RIPRAP_CACHE nor HOME is set; the folder for what is fetched is right".to_owned()
-    })
-}
-
 fn folder(version: &str) -> Result<PathBuf, String> {
-    Ok(cache()?.join("kafka").join(version))
+    Ok(cache::folder("kafka")?.join(version))
 }
 
 /// The class path of a version that is there. Errors: one line.

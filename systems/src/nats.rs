@@ -1,0 +1,203 @@
+//! NATS JetStream as it is released: each node a server of one cluster.
+//!
+//! A key is a stream with as many replicas as were asked for, and an offset is a stream's sequence; `nats/log.rs` says
+//! how clients use it. What JetStream has no counterpart of is refused: transactions over several streams, groups that
+//! share out keys, fewer acknowledgements than a majority's.
+//!
+//! What it cannot see: consumers that the cluster remembers (durable ones), retention by interest, mirrors, leaf nodes.
+
+mod config;
+mod errors;
+mod health;
+mod log;
+mod reader;
+mod wheel;
+
+use crate::Registered;
+use config::check_settings;
+use log::{NatsLog, Options};
+use riprap_core::client::{ClientConfig, Log, LogError, SubscribeVia};
+use riprap_core::cluster::NodeId;
+use riprap_core::plan::TestConfig;
+use riprap_core::system::{Deployment, NodeCommand, System, SystemInfo};
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Where servers listen for clients, for each other, and for whoever asks how they are; each node has an address of its own.
+const CLIENT_PORT: u16 = 4222;
+const CLUSTER_PORT: u16 = 6222;
+const MONITOR_PORT: u16 = 8222;
+
+/// The version that is tested if none is asked for.
+const USUAL_VERSION: &str = "2.12.8";
+/// The oldest that can be fetched.
+const MIN_VERSION: [u32; 3] = [2, 10, 25];
+/// The most replicas of a stream. Source: nats-server 2.12.1, server/stream.go, StreamMaxReplicas.
+const MAX_REPLICAS: u16 = 5;
+/// What a server may take before it collects its garbage: several have to fit beside the harness.
+const MEMORY: &str = "256MiB";
+
+static INFO: SystemInfo = SystemInfo {
+    name: "nats",
+    doc: "NATS JetStream, by version (nats@2.12.8), its servers fetched by pip once. Each key is a file-based stream with as \
+          many replicas as are asked for, its offsets are the stream's sequences. Known by design: a publish is acknowledged \
+          before it is synced, which happens every 2 minutes by default, so that a loss of power at several nodes loses \
+          acknowledged records (nats-server issue 7564); --set sync_interval=always syncs first. Without transactions and \
+          groups: --txn and --sub-via subscribe are refused.",
+    defects: Vec::new(),
+    errors: errors::ERRORS,
+    versions: Some("2.10.25 and newer"),
+    controllers: false,
+};
+
+pub(crate) struct Nats;
+
+/// The version that a deployment asks for.
+fn version(deployment: &Deployment) -> &str {
+    deployment.version.as_deref().unwrap_or(USUAL_VERSION)
+}
+
+/// Whether it is a version that can be fetched. Errors: one line.
+fn check_version(version: &str) -> Result<(), String> {
+    let parts: Option<Vec<u32>> = version.split('.').map(|part| part.parse().ok()).collect();
+    let [major, minor, patch] = MIN_VERSION;
+    match parts.as_deref() {
+        Some(parts @ [_, _, _]) if parts >= MIN_VERSION.as_slice() => Ok(()),
+        Some([_, _, _]) => Err(format!(
+            "nats@{version}: {major}.{minor}.{patch} or newer is right: older ones are not to be had"
+        )),
+        _ => Err(format!("nats@{version}: no version; one like {USUAL_VERSION} is right")),
+    }
+}
+
+fn config_path(deployment: &Deployment, node: NodeId) -> PathBuf {
+    deployment.place(node).data_dir.join("nats.conf")
+}
+
+/// Has the server read a node's configuration, without starting. Errors: what it does not take.
+fn try_config(deployment: &Deployment, node: NodeId) -> Result<(), String> {
+    let NodeCommand { program, args, env } = Nats.command(deployment, node);
+    let tried = Command::new(&program)
+        .args(args)
+        .arg("-t")
+        .env_clear()
+        .envs(env)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("failed to start {}: {e}", program.display()))?;
+    if tried.status.success() {
+        return Ok(());
+    }
+    let said = [tried.stderr, tried.stdout].concat();
+    let said = String::from_utf8_lossy(&said);
+    let why = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+    Err(format!("nats-server {} does not take its settings: {}", version(deployment), why.trim()))
+}
+
+impl System for Nats {
+    fn info(&self) -> &'static SystemInfo {
+        &INFO
+    }
+
+    fn validate(&self, deployment: &Deployment) -> Result<(), String> {
+        check_version(version(deployment))?;
+        if deployment.defect.is_some() {
+            return Err("--defect: system `nats` has no planted defects; leave it out".to_owned());
+        }
+        if deployment.program.is_some() {
+            return Err("--bin: system `nats` is fetched by its version; leave it out".to_owned());
+        }
+        check_settings(&deployment.settings)
+    }
+
+    fn validate_run(&self, run: &TestConfig) -> Result<(), String> {
+        if run.txn {
+            return Err(
+                "system `nats` has no transactions over several streams; workload queue without --txn is right"
+                    .to_owned(),
+            );
+        }
+        if run.sub_via.contains(&SubscribeVia::Subscribe) {
+            return Err(
+                "--sub-via subscribe: system `nats` has no groups that share out keys; assign is right"
+                    .to_owned(),
+            );
+        }
+        if run.acks != "all" {
+            return Err(format!(
+                "--acks {}: system `nats` acknowledges what a majority has; all is right",
+                run.acks
+            ));
+        }
+        if run.replication_factor > MAX_REPLICAS {
+            let replicas = run.replication_factor;
+            return Err(format!(
+                "--replication {replicas}: a stream of system `nats` has 1 to {MAX_REPLICAS} replicas"
+            ));
+        }
+        Ok(())
+    }
+
+    fn install(&self, deployment: &Deployment, tell: &mut dyn FnMut(&str)) -> Result<(), String> {
+        wheel::fetch(version(deployment), tell)
+    }
+
+    fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
+        for place in &deployment.nodes {
+            let path = config_path(deployment, place.id);
+            std::fs::write(&path, config::file(deployment, place.id))
+                .map_err(|e| format!("failed to write {}: {e}", path.display()))?;
+        }
+        // They differ in names and addresses only.
+        deployment.nodes.first().map_or(Ok(()), |place| try_config(deployment, place.id))
+    }
+
+    fn validate_client(&self, properties: &[(String, String)]) -> Result<(), String> {
+        Options::read(properties).map(drop)
+    }
+
+    fn command(&self, deployment: &Deployment, node: NodeId) -> NodeCommand {
+        let program = wheel::program(version(deployment)).expect("it was installed");
+        let args = vec!["-c".to_owned(), config_path(deployment, node).display().to_string()];
+        NodeCommand { program, args, env: vec![("GOMEMLIMIT".to_owned(), MEMORY.to_owned())] }
+    }
+
+    fn bootstrap(&self, deployment: &Deployment, node: NodeId) -> String {
+        format!("{}:{CLIENT_PORT}", deployment.place(node).address)
+    }
+
+    fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
+        let address = (deployment.place(node).address, MONITOR_PORT).into();
+        health::ask(address).map_err(|why| format!("{node} is not ready: {why}"))
+    }
+
+    fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {
+        Ok(Box::new(NatsLog::new(config.clone())?))
+    }
+
+    fn versions(&self, deployment: &Deployment) -> Json {
+        json!({"nats-server": version(deployment), "async-nats": log::ASYNC_NATS_VERSION})
+    }
+}
+
+impl Registered for Nats {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        let check = |version: &str, expect: Option<&str>| {
+            assert_eq!(check_version(version).err().as_deref(), expect, "{version}");
+        };
+        check("2.10.25", None);
+        check("2.12.1", None);
+        check("3.0.0", None);
+        check("2.10.24", Some("nats@2.10.24: 2.10.25 or newer is right: older ones are not to be had"));
+        check("2.9.99", Some("nats@2.9.99: 2.10.25 or newer is right: older ones are not to be had"));
+        check("latest", Some("nats@latest: no version; one like 2.12.8 is right"));
+        check("2.12", Some("nats@2.12: no version; one like 2.12.8 is right"));
+    }
+}

@@ -48,6 +48,37 @@ fn wrong_arguments_are_told_in_one_line() {
             "test --system kafka --bin /bin/true",
             "--bin: system `kafka` is fetched by its version; leave it out",
         ),
+        ("test --system nats@2.9.1", "nats@2.9.1: 2.10.25 or newer is right"),
+        ("test --system nats@latest", "nats@latest: no version; one like "),
+        (
+            "test --system nats --set store_dir=/",
+            "unknown setting `store_dir`; one of: cluster.compression, ",
+        ),
+        (
+            "test --system nats --set sync_interval=soon",
+            "setting sync_interval=`soon`: always, or a time such as ",
+        ),
+        (
+            "test --system nats --set client.linger=1",
+            "unknown setting `client.linger`; one of: client.ack_timeout, ",
+        ),
+        ("test --system nats --defect zero-offset", "--defect: system `nats` has no planted defects"),
+        (
+            "test --system nats --bin /bin/true",
+            "--bin: system `nats` is fetched by its version; leave it out",
+        ),
+        ("test --system nats --sim", "--sim: system `nats` runs live only"),
+        ("test --system nats --txn", "system `nats` has no transactions over several streams"),
+        ("test --system nats --workload abort", "system `nats` has no transactions over several streams"),
+        ("test --system nats --sub-via subscribe", "--sub-via subscribe: system `nats` has no groups"),
+        (
+            "test --system nats --acks 1 --idempotence false",
+            "--acks 1: system `nats` acknowledges what a majority has",
+        ),
+        (
+            "test --system nats --nodes 7 --replication 7",
+            "--replication 7: a stream of system `nats` has 1 to 5 replicas",
+        ),
         ("test --workload que", "unknown workload `que`; one of: abort, queue"),
         ("test --nemesis kil", "unknown fault `kil`; one of: bit-flip, clock, "),
         ("test --nemesis kill:some", "unknown shape `some` of fault `kill`; one of: one, "),

@@ -222,6 +222,7 @@ mod tests {
             id: NodeId(n),
             address: std::net::Ipv4Addr::new(10, 0, 0, n as u8).into(),
             data_dir: format!("/run/n{n}/data").into(),
+            log_dir: format!("/run/n{n}").into(),
         };
         Deployment {
             nodes: (1..=nodes).map(place).collect(),

@@ -18,8 +18,7 @@ static INFO: FaultInfo = FaultInfo {
     doc: "Of what some nodes send and are sent, over all links, those with other nodes or those with clients, 15 to 60 of a hundred \
           packets are lost, each by chance; healed at once. Proved by 2000 datagrams over each link in each direction, of which so \
           many must be lost to within ten points of a hundred, and none over other links: by chance alone that fails once in \
-          10^17 times. A large packet that is not cut up yet is lost as a whole, so that of a stream fewer and longer pieces are. \
-          Real nodes only: a simulated network has connections, and no packets. Finds timeouts that do not reckon with TCP's own.",
+          10^17 times. Packets are of the size that they would have on a wire. Real nodes only: a simulated network has connections, and no packets. Finds timeouts that do not reckon with TCP's own.",
     strike_f: "loss",
     heal_f: "heal-loss",
     live: true,

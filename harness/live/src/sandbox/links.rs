@@ -19,6 +19,9 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
+/// GSO_MAX_SEGS: so many packets an interface is handed as one at most unless it is told otherwise.
+pub(super) const PACKETS_IN_ONE: u32 = 65535;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 
 /// The header of a link message: family, padding, type, index, flags, which flags to change.
@@ -124,6 +127,13 @@ pub(super) fn new_pair(route: &mut Socket, pair: Pair<'_>) -> Result<(), Refusal
     bring_up(pair.inner, NODE_INTERFACE)?;
     bring_up(route, link_index(pair.name))?;
     pair.inner.request(new_address(NODE_INTERFACE, pair.address))
+}
+
+/// How many packets an interface may be handed as one, to be cut up later than it would be on a real network.
+pub(super) fn set_packets_in_one(route: &mut Socket, interface: i32, most: u32) -> Result<(), Refusal> {
+    let mut m = Message::new(libc::RTM_NEWLINK, 0, &link_header(interface, true));
+    m.put(IFLA_GSO_MAX_SEGS, &most.to_ne_bytes());
+    route.request(m)
 }
 
 /// Tells a namespace the link address of another place, for good.

@@ -14,7 +14,7 @@ use super::error::SandboxError;
 use super::filter::Filter;
 use super::links::{self, Pair};
 use super::netlink::Socket;
-use super::packets::Relayed;
+use super::packets::Tampering;
 use super::probe::{self, Probes, Reach};
 use super::sys;
 use std::collections::BTreeSet;
@@ -69,6 +69,8 @@ impl From<NodeIx> for Endpoint {
 struct Node {
     address: Ipv4Addr,
     namespace: Arc<OwnedFd>,
+    /// Its own configuration socket.
+    route: Mutex<Socket>,
     door: Mutex<Door>,
 }
 
@@ -79,10 +81,12 @@ pub struct Network {
     nodes: Vec<Node>,
     /// The harness's own configuration socket.
     route: Mutex<Socket>,
+    /// The number of its interface.
+    bridge: i32,
     pub(super) filter: Mutex<Filter>,
     /// The harness's own.
     door: Mutex<Door>,
-    pub(super) relayed: Mutex<Relayed>,
+    pub(super) tampering: Mutex<Tampering>,
     /// Position 0 is the harness, node i is at i + 1.
     pub(super) probes: Mutex<Probes>,
 }
@@ -104,9 +108,10 @@ impl Network {
         let mut network = Network {
             nodes: Vec::new(),
             route: route.into(),
+            bridge: 0,
             filter: filter.into(),
             door: door.into(),
-            relayed: Mutex::default(),
+            tampering: Mutex::default(),
             probes: Probes::default().into(),
         };
         network.build(nodes)?;
@@ -123,19 +128,19 @@ impl Network {
         let bridge = links::new_bridge(&mut route, BRIDGE, HARNESS_ADDRESS)
             .map_err(SandboxError::network("make a bridge"))?;
         probes.add(probe::socket().map_err(probe_failed())?, HARNESS_ADDRESS).map_err(probe_failed())?;
-        let mut inner = Vec::new();
         for i in 0..nodes {
-            let (node, node_route, socket) = new_node(&mut route, bridge, NodeIx(i))?;
+            let (node, socket) = new_node(&mut route, bridge, NodeIx(i))?;
             probes.add(socket, node.address).map_err(probe_failed())?;
             self.nodes.push(node);
-            inner.push((node_route, links::NODE_INTERFACE));
         }
-        let places: Vec<Ipv4Addr> = probes.places().collect();
-        let routes = [(&mut *route, bridge)].into_iter().chain(inner.iter_mut().map(|(r, i)| (r, *i)));
-        for ((route, interface), own) in routes.zip(&places) {
-            for other in places.iter().filter(|a| *a != own) {
+        self.bridge = bridge;
+        drop(route);
+        for place in self.all_places() {
+            for other in self.all_places().filter(|other| *other != place) {
+                let (own, other) = (self.address(place), self.address(other));
                 let failed = SandboxError::network(format!("tell {own} the link address of {other}"));
-                links::new_neighbour(route, interface, *other).map_err(failed)?;
+                self.configure(place, |route, interface| links::new_neighbour(route, interface, other))
+                    .map_err(failed)?;
             }
         }
         // The kernel takes links into service in the background, and drops packets until it has.
@@ -277,6 +282,14 @@ impl Network {
         }
     }
 
+    /// Configures a place's interface, by a socket and its number. Panics: no such node.
+    pub(super) fn configure<T>(&self, place: Endpoint, act: impl FnOnce(&mut Socket, i32) -> T) -> T {
+        match place {
+            Endpoint::Harness => act(&mut lock(&self.route), self.bridge),
+            Endpoint::Node(node) => act(&mut lock(&self.node(node).route), links::NODE_INTERFACE),
+        }
+    }
+
     /// The door of a place. Panics: no such node.
     pub(super) fn door(&self, place: Endpoint) -> &Mutex<Door> {
         match place {
@@ -313,13 +326,8 @@ fn link_name(node: NodeIx) -> String {
     format!("riprap-{node}")
 }
 
-/// Makes a node: its namespace, its link to the bridge, its address. With it come a socket to configure it and one to
-/// probe it by.
-fn new_node(
-    route: &mut Socket,
-    bridge: i32,
-    node: NodeIx,
-) -> Result<(Node, Socket, UdpSocket), SandboxError> {
+/// Makes a node: its namespace, its link to the bridge, its address. With it comes a socket to probe it by.
+fn new_node(route: &mut Socket, bridge: i32, node: NodeIx) -> Result<(Node, UdpSocket), SandboxError> {
     let last = u8::try_from(node.0).expect("a network has at most MAX_NODES nodes") + FIRST_NODE;
     let address = Ipv4Addr::new(10, 77, 0, last);
     let (namespace, mut inner, door, socket) = in_thread(|| {
@@ -331,7 +339,8 @@ fn new_node(
     let name = link_name(node);
     let pair = Pair { bridge, name: &name, namespace: sys::fd(&namespace), inner: &mut inner, address };
     links::new_pair(route, pair).map_err(SandboxError::network(format!("link {node} to the bridge")))?;
-    Ok((Node { address, namespace: Arc::new(namespace), door: door.into() }, inner, socket))
+    let node = Node { address, namespace: Arc::new(namespace), route: inner.into(), door: door.into() };
+    Ok((node, socket))
 }
 
 /// Runs a closure on a thread of its own, whose namespace may change without harm to anybody.

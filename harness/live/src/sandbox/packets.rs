@@ -7,6 +7,7 @@
 use super::door;
 use super::error::SandboxError;
 use super::filter::Pair;
+use super::links;
 use super::network::{Endpoint, Network, NodeIx, lock};
 use super::probe::{self, Places};
 use super::relay::{self, Limit, Relay};
@@ -23,13 +24,16 @@ const CONNECT_WAIT: Duration = Duration::from_secs(3);
 /// Source and destination.
 pub type Ends = (Endpoint, Endpoint);
 
-/// What the relay is to do.
+/// What is done to packets.
 #[derive(Default, Debug)]
-pub(super) struct Relayed {
+pub(super) struct Tampering {
     /// It runs from when it is first needed until the network goes.
     relay: Option<Relay>,
     delays: BTreeMap<Pair, Duration>,
     limits: Vec<Limit>,
+    loses: bool,
+    /// Whether packets are cut up as soon as they are sent.
+    cuts_up: bool,
 }
 
 impl Network {
@@ -37,30 +41,51 @@ impl Network {
     pub fn set_loss(&self, pairs: &BTreeSet<Ends>, percent: u8) -> Result<(), SandboxError> {
         let pairs: Vec<Pair> = pairs.iter().map(|ends| self.pair(*ends)).collect();
         let what = format!("lose {percent} % of what is sent between {} pairs", pairs.len());
+        let mut tampering = lock(&self.tampering);
+        tampering.loses = !pairs.is_empty();
+        self.cut_up(&mut tampering)?;
         lock(&self.filter).set_lossy(&pairs, percent).map_err(SandboxError::network(what))
+    }
+
+    /// Has packets be cut up as they are sent, while that matters: unless told so, the kernel hands up to 64 KiB of a stream
+    /// from place to place as one, which would be lost as one, or block a slow link for seconds. It makes a stream ten times
+    /// slower; a connection that is made meanwhile stays so.
+    fn cut_up(&self, tampering: &mut Tampering) -> Result<(), SandboxError> {
+        let cuts_up = tampering.loses || !tampering.limits.is_empty();
+        if tampering.cuts_up != cuts_up {
+            let most = if cuts_up { 1 } else { links::PACKETS_IN_ONE };
+            for place in self.all_places() {
+                let what = format!("limit the size of what {} sends", self.address(place));
+                self.configure(place, |route, interface| links::set_packets_in_one(route, interface, most))
+                    .map_err(SandboxError::network(what))?;
+            }
+            tampering.cuts_up = cuts_up;
+        }
+        Ok(())
     }
 
     /// Has what is sent between each of these pairs take so much longer, and nothing else. What is on its way arrives at once.
     pub fn set_delays(&self, delays: &BTreeMap<Ends, Duration>) -> Result<(), SandboxError> {
-        let mut relayed = lock(&self.relayed);
-        relayed.delays = delays.iter().map(|(ends, delay)| (self.pair(*ends), *delay)).collect();
-        self.apply(&mut relayed)
+        let mut tampering = lock(&self.tampering);
+        tampering.delays = delays.iter().map(|(ends, delay)| (self.pair(*ends), *delay)).collect();
+        self.apply(&mut tampering)
     }
 
     /// Has each of these groups of pairs share so many bytes a second; nothing else is limited. What is on its way arrives
     /// at once.
     pub fn set_limits(&self, limits: &[(BTreeSet<Ends>, u64)]) -> Result<(), SandboxError> {
-        let mut relayed = lock(&self.relayed);
+        let mut tampering = lock(&self.tampering);
         let limit = |(pairs, bytes_per_s): &(BTreeSet<Ends>, u64)| Limit {
             pairs: pairs.iter().map(|ends| self.pair(*ends)).collect(),
             bytes_per_s: *bytes_per_s,
         };
-        relayed.limits = limits.iter().map(limit).collect();
-        self.apply(&mut relayed)
+        tampering.limits = limits.iter().map(limit).collect();
+        self.cut_up(&mut tampering)?;
+        self.apply(&mut tampering)
     }
 
-    fn apply(&self, relayed: &mut Relayed) -> Result<(), SandboxError> {
-        let Relayed { relay, delays, limits } = relayed;
+    fn apply(&self, tampering: &mut Tampering) -> Result<(), SandboxError> {
+        let Tampering { relay, delays, limits, .. } = tampering;
         let limited = limits.iter().flat_map(|limit| &limit.pairs);
         let pairs: BTreeSet<Pair> = delays.keys().chain(limited).copied().collect();
         if relay.is_none() && !pairs.is_empty() {
@@ -108,7 +133,7 @@ impl Network {
 
     /// How long a datagram takes between each of these pairs; none where it takes much longer than it should.
     pub fn delays(&self, pairs: &[Ends]) -> Result<Vec<Option<Duration>>, SandboxError> {
-        let longest = lock(&self.relayed).delays.values().max().copied().unwrap_or_default();
+        let longest = lock(&self.tampering).delays.values().max().copied().unwrap_or_default();
         lock(&self.probes)
             .delays(&self.places(pairs), longest + GRACE)
             .map_err(SandboxError::setup("probe delays"))

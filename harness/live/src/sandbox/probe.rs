@@ -127,11 +127,6 @@ impl Probes {
         Ok(())
     }
 
-    /// The addresses of all places, in order.
-    pub(super) fn places(&self) -> impl Iterator<Item = Ipv4Addr> {
-        self.addresses.iter().map(|a| *a.ip())
-    }
-
     /// Probes pairs of places (by their position), all at once; takes `wait` if any pair is cut, and next to nothing if
     /// none is.
     pub(super) fn reach(&mut self, pairs: &[Places], wait: Duration) -> io::Result<Vec<Reach>> {

@@ -86,6 +86,7 @@ fn streams_survive_delays_and_limits() {
     check_inside("packets::streams_survive_delays_and_limits", |inside| {
         let network = nodes(inside, 2);
         let (mut client, mut server) = connected(&network);
+        client.set_write_timeout(Some(Duration::from_secs(4))).expect("x");
         let sent: Vec<u8> = (0..2_000_000_u32).map(|i| (i % 251) as u8).collect();
         let delays =
             BTreeMap::from([((N0, N1), Duration::from_millis(30)), ((N1, N0), Duration::from_millis(20))]);
@@ -166,6 +167,7 @@ fn refusals_refuse_whom_they_name() {
         let network = nodes(inside, 3);
         check_refusals(&network, &[]);
         let (mut client, mut server) = connected(&network);
+        client.set_write_timeout(Some(Duration::from_secs(4))).expect("x");
         let refusals =
             BTreeMap::from([(NodeIx(1), BTreeSet::from([N0])), (NodeIx(2), BTreeSet::from([N1, H]))]);
         network.set_refusals(&refusals).expect("refuses");

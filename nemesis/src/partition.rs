@@ -1,8 +1,8 @@
-//! The network between nodes is cut; clients still reach every node.
+//! The network is cut, between nodes, between nodes and clients, or both.
 
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
-use riprap_core::cluster::{Cluster, ClusterError, Link, NodeId};
+use riprap_core::cluster::{Cluster, ClusterError, End, Link, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
 use serde_json::{Value as Json, json};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 static INFO: FaultInfo = FaultInfo {
     name: "partition",
-    doc: "Packets between some nodes are dropped, silently, in the network between them; healed by dropping none. \
+    doc: "Packets between some nodes, or between nodes and clients, are dropped, silently, in the network between them; healed by dropping none. \
           Proved by datagrams sent over every link that is cut, none of which may arrive, and over every other link. \
           A cut in one direction stops TCP in both, since acknowledgements are lost: only datagrams are truly one-way.",
     strike_f: "partition",
@@ -40,6 +40,26 @@ static INFO: FaultInfo = FaultInfo {
             doc: "Every node reaches a majority, and no two the same one.",
             min_nodes: 4,
         },
+        Shape {
+            name: "alone",
+            doc: "One node is cut off from all others, and from clients as well.",
+            min_nodes: 2,
+        },
+        Shape {
+            name: "one-clients",
+            doc: "One node and clients are cut off from each other; it reaches all other nodes.",
+            min_nodes: 2,
+        },
+        Shape {
+            name: "majority-clients",
+            doc: "The smallest majority of the nodes and clients are cut off from each other.",
+            min_nodes: 2,
+        },
+        Shape {
+            name: "mute",
+            doc: "One node hears what clients say, and they hear nothing from it.",
+            min_nodes: 2,
+        },
     ],
 };
 
@@ -51,7 +71,7 @@ impl Fault for Partition {
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        let mut ring = nodes.to_vec();
+        let mut ring: Vec<End> = nodes.iter().map(|node| End::Node(*node)).collect();
         ring.shuffle(random);
         let cut = match shape.name {
             "one" => between(&ring[..1], &ring[1..]),
@@ -68,6 +88,13 @@ impl Fault for Partition {
                 let side = ring.len() / 2;
                 between(&ring[..side], &ring[side + 1..])
             }
+            "alone" => {
+                let others: Vec<End> = ring[1..].iter().copied().chain([End::Clients]).collect();
+                between(&ring[..1], &others)
+            }
+            "one-clients" => between(&ring[..1], &[End::Clients]),
+            "majority-clients" => between(&ring[..=ring.len() / 2], &[End::Clients]),
+            "mute" => one_way(&ring[..1], &[End::Clients]),
             _ => majorities_ring(&ring),
         };
         let cut: Vec<String> = cut.iter().map(|(from, to)| format!("{from}->{to}")).collect();
@@ -86,16 +113,16 @@ impl Fault for Partition {
     }
 }
 
-fn one_way(from: &[NodeId], to: &[NodeId]) -> BTreeSet<Link> {
+fn one_way(from: &[End], to: &[End]) -> BTreeSet<Link> {
     from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to))).collect()
 }
 
-fn between(a: &[NodeId], b: &[NodeId]) -> BTreeSet<Link> {
+fn between(a: &[End], b: &[End]) -> BTreeSet<Link> {
     one_way(a, b).union(&one_way(b, a)).copied().collect()
 }
 
 /// Each node of the ring keeps its nearest neighbours on either side, just enough for a majority with itself.
-fn majorities_ring(ring: &[NodeId]) -> BTreeSet<Link> {
+fn majorities_ring(ring: &[End]) -> BTreeSet<Link> {
     let n = ring.len();
     let reach = (n / 2).div_ceil(2);
     let mut cut = BTreeSet::new();
@@ -113,7 +140,7 @@ fn majorities_ring(ring: &[NodeId]) -> BTreeSet<Link> {
 fn parse(aim: &Json) -> Result<BTreeSet<Link>, ClusterError> {
     let link = |word: &Json| {
         let (from, to) = word.as_str()?.split_once("->")?;
-        Some((NodeId::from_name(from)?, NodeId::from_name(to)?))
+        Some((End::from_name(from)?, End::from_name(to)?))
     };
     let cut = aim.get("cut").and_then(Json::as_array).and_then(|words| words.iter().map(link).collect());
     cut.ok_or_else(|| ClusterError(format!("aim {aim}; {{\"cut\": [\"n1->n2\", ...]}} is expected")))
@@ -121,8 +148,8 @@ fn parse(aim: &Json) -> Result<BTreeSet<Link>, ClusterError> {
 
 /// Tries every link of the cluster: just those of `cut` must be dead.
 fn observe(cluster: &dyn Cluster, cut: &BTreeSet<Link>) -> Result<Effect, ClusterError> {
-    let nodes = cluster.nodes();
-    let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
+    let ends: Vec<End> = cluster.nodes().into_iter().map(End::Node).chain([End::Clients]).collect();
+    let pairs = ends.iter().flat_map(|from| ends.iter().map(move |to| (*from, *to)));
     let links: Vec<Link> = pairs.filter(|(from, to)| from != to).collect();
     let reaches = cluster.reaches(&links)?;
     let name = |(link, _): &(&Link, &bool)| format!("{}->{}", link.0, link.1);
@@ -155,12 +182,21 @@ mod tests {
 
     /// How many nodes each node can talk to in both directions, itself included.
     fn reach(cut: &BTreeSet<Link>, n: u16) -> Vec<usize> {
-        let ok = |a: NodeId, b: NodeId| !cut.contains(&(a, b)) && !cut.contains(&(b, a));
+        let ok = |a: NodeId, b: NodeId| {
+            let (a, b) = (End::Node(a), End::Node(b));
+            !cut.contains(&(a, b)) && !cut.contains(&(b, a))
+        };
         let nodes = NodeId::first(n);
         let mut reach: Vec<usize> =
             nodes.iter().map(|a| nodes.iter().filter(|b| ok(*a, **b)).count()).collect();
         reach.sort_unstable();
         reach
+    }
+
+    /// How many nodes clients do not hear, and how many do not hear them.
+    fn clients(cut: &BTreeSet<Link>) -> (usize, usize) {
+        let count = |is: fn(&Link) -> bool| cut.iter().filter(|link| is(link)).count();
+        (count(|link| link.1 == End::Clients), count(|link| link.0 == End::Clients))
     }
 
     #[test]
@@ -179,6 +215,20 @@ mod tests {
             let one_way = aimed("one-way", 5, seed);
             assert!(!one_way.is_empty() && one_way.iter().all(|(a, b)| !one_way.contains(&(*b, *a))));
             assert!(!aimed("random-halves", 2, seed).is_empty());
+            assert_eq!(
+                (reach(&aimed("alone", 3, seed), 3), clients(&aimed("alone", 3, seed))),
+                (vec![1, 2, 2], (1, 1))
+            );
+            for (shape, n, expected) in [
+                ("one-clients", 3, (1, 1)),
+                ("majority-clients", 4, (3, 3)),
+                ("majority-clients", 5, (3, 3)),
+                ("mute", 3, (1, 0)),
+            ] {
+                let cut = aimed(shape, n, seed);
+                assert_eq!(clients(&cut), expected, "{shape}");
+                assert!(cut.iter().all(|(from, to)| [from, to].contains(&&End::Clients)), "{shape}: {cut:?}");
+            }
         }
     }
 }

@@ -62,8 +62,39 @@ pub enum NodeState {
 #[error("{0}")]
 pub struct ClusterError(pub String);
 
+/// An end of a link.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum End {
+    /// A node.
+    Node(NodeId),
+    /// All clients, and whoever else is no node.
+    Clients,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Node(node) => node.fmt(f),
+            End::Clients => f.write_str("clients"),
+        }
+    }
+}
+
+impl From<NodeId> for End {
+    fn from(node: NodeId) -> End {
+        End::Node(node)
+    }
+}
+
+impl End {
+    /// The end of that name: a node's, or `clients`.
+    pub fn from_name(name: &str) -> Option<End> {
+        if name == "clients" { Some(End::Clients) } else { NodeId::from_name(name).map(End::Node) }
+    }
+}
+
 /// A direction of the network: from, to.
-pub type Link = (NodeId, NodeId);
+pub type Link = (End, End);
 
 /// Which links of a node are meant: by who is at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,7 +194,7 @@ pub trait Cluster {
     /// Replaces the set of cut links: nothing passes over these, everything over all others.
     fn cut(&self, links: &BTreeSet<Link>) -> Result<(), ClusterError>;
 
-    /// Tries each link with real traffic: whether something sent from its first node arrives at its second.
+    /// Tries each link with real traffic: whether something sent from its first end arrives at its second.
     fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError>;
 
     /// The machine of a node loses its power: its process ends, and what it had not made durable is lost, torn or kept.

@@ -5,7 +5,7 @@ use crate::sandbox::{
     Endpoint, Ends, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach,
     SandboxError,
 };
-use riprap_core::cluster::{Cluster, ClusterError, Link, Links, NodeId, NodeState, Reading, UNLIMITED};
+use riprap_core::cluster::{Cluster, ClusterError, End, Link, Links, NodeId, NodeState, Reading, UNLIMITED};
 use riprap_core::system::{Deployment, NodePlace, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -245,13 +245,12 @@ impl Cluster for LiveCluster {
     }
 
     fn cut(&self, links: &BTreeSet<Link>) -> Result<(), ClusterError> {
-        let cuts: BTreeSet<(NodeIx, NodeIx)> = links.iter().map(|(from, to)| (ix(*from), ix(*to))).collect();
+        let cuts: BTreeSet<Ends> = links.iter().map(|(from, to)| (place(*from), place(*to))).collect();
         self.network.set_cuts(&cuts).map_err(sandbox)
     }
 
     fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError> {
-        let pairs: Vec<(Endpoint, Endpoint)> =
-            links.iter().map(|(from, to)| (ix(*from).into(), ix(*to).into())).collect();
+        let pairs: Vec<Ends> = links.iter().map(|(from, to)| (place(*from), place(*to))).collect();
         let reached = self.network.reachable_pairs(&pairs, PROBE_WAIT).map_err(sandbox)?;
         Ok(reached.into_iter().map(|reach| reach == Reach::Yes).collect())
     }
@@ -320,6 +319,13 @@ impl Cluster for LiveCluster {
 
 pub(crate) fn ix(id: NodeId) -> NodeIx {
     NodeIx(usize::from(id.0) - 1)
+}
+
+fn place(end: End) -> Endpoint {
+    match end {
+        End::Node(node) => ix(node).into(),
+        End::Clients => Endpoint::Harness,
+    }
 }
 
 fn sandbox(error: SandboxError) -> ClusterError {

@@ -1,11 +1,12 @@
 //! The nodes of a system under test in a [`World`], as faults see them.
 
 use crate::host::{Crash, HostId};
-use crate::network::Others;
+use crate::network::{Cuts, Others};
 use crate::world::World;
 use riprap_core::client::LocalFuture;
 use riprap_core::cluster::{
-    Cluster, ClusterError, FlippedBit, Link, Links, MemberChange, NodeId, NodeState, PerLink, Reading, Spread,
+    Cluster, ClusterError, End, FlippedBit, Link, Links, MemberChange, NodeId, NodeState, PerLink, Reading,
+    Spread,
 };
 use riprap_env::task::{Io, Tasks};
 use std::cell::{Cell, RefCell, RefMut};
@@ -170,17 +171,36 @@ impl Cluster for SimCluster {
     }
 
     fn cut(&self, links: &BTreeSet<Link>) -> Result<(), ClusterError> {
-        let host = |node: &NodeId| self.host(*node);
-        let cuts = links
-            .iter()
-            .map(|(from, to)| Ok((host(from)?, host(to)?)))
-            .collect::<Result<_, ClusterError>>()?;
+        let mut cuts = Cuts { inside: self.all().map(|(_, host)| host).collect(), ..Cuts::default() };
+        for link in links {
+            match link {
+                (End::Node(from), End::Node(to)) => {
+                    cuts.links.insert((self.host(*from)?, self.host(*to)?));
+                }
+                (End::Clients, End::Node(to)) => {
+                    cuts.from_outside.insert(self.host(*to)?);
+                }
+                (End::Node(from), End::Clients) => {
+                    cuts.to_outside.insert(self.host(*from)?);
+                }
+                // Clients do not talk to each other.
+                (End::Clients, End::Clients) => {}
+            }
+        }
         self.world().set_cuts(cuts);
         Ok(())
     }
 
     fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError> {
-        let reach = |(from, to): &Link| Ok(self.world().passes((self.host(*from)?, self.host(*to)?)));
+        let host = |end: &End| match end {
+            End::Node(node) => self.host(*node),
+            // The host that comes next is a client's.
+            End::Clients => Ok(self.world().next_host()),
+        };
+        let reach = |(from, to): &Link| {
+            let direction = (host(from)?, host(to)?);
+            Ok(self.world().passes(direction))
+        };
         links.iter().map(reach).collect()
     }
 

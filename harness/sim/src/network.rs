@@ -46,6 +46,44 @@ impl Others {
     }
 }
 
+/// The directions in which nothing passes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Cuts {
+    /// Between these hosts.
+    pub links: BTreeSet<Direction>,
+    /// From others than `inside` to these.
+    pub from_outside: BTreeSet<HostId>,
+    /// From these to others than `inside`.
+    pub to_outside: BTreeSet<HostId>,
+    /// Who is not outside.
+    pub inside: BTreeSet<HostId>,
+}
+
+impl From<BTreeSet<Direction>> for Cuts {
+    fn from(links: BTreeSet<Direction>) -> Cuts {
+        Cuts { links, ..Cuts::default() }
+    }
+}
+
+impl Cuts {
+    fn contains(&self, direction: &Direction) -> bool {
+        let (from, to) = direction;
+        self.links.contains(direction)
+            || self.from_outside.contains(to) && !self.inside.contains(from)
+            || self.to_outside.contains(from) && !self.inside.contains(to)
+    }
+
+    /// How many there are, those between a host and all outside counted as one.
+    pub fn len(&self) -> usize {
+        self.links.len() + self.from_outside.len() + self.to_outside.len()
+    }
+
+    /// Whether everything passes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Hosts to which something happens on the links with these others.
 pub(crate) struct Afflicted<T> {
     hosts: BTreeMap<HostId, T>,
@@ -105,7 +143,7 @@ pub(crate) enum Blocked {
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) pipes: Vec<Pipe>,
-    cuts: BTreeSet<Direction>,
+    cuts: Cuts,
     /// Directions in which bytes wait as if a packet had been lost again and again; connections can be made.
     holds: BTreeSet<Direction>,
     /// Hosts that hear nothing on connections that were opened before this number.
@@ -214,7 +252,7 @@ impl Network {
         blocked
     }
 
-    pub(crate) fn set_cuts(&mut self, cuts: BTreeSet<Direction>) {
+    pub(crate) fn set_cuts(&mut self, cuts: Cuts) {
         self.cuts = cuts;
     }
 
@@ -238,5 +276,26 @@ impl Network {
         self.blocked = still;
         let pause = |since_ns: u64| (now_ns - since_ns).clamp(FIRST_RETRANSMIT_NS, LAST_RETRANSMIT_NS);
         free.into_iter().map(|(what, since_ns)| (what, pause(since_ns))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_outside_is_cut_off() {
+        let [one, two, client, later] = [0, 1, 2, 3].map(HostId);
+        let cuts = Cuts {
+            links: BTreeSet::from([(one, two)]),
+            from_outside: BTreeSet::from([one]),
+            to_outside: BTreeSet::from([two]),
+            inside: BTreeSet::from([one, two]),
+        };
+        let all = [one, two, client, later];
+        let pairs = all.iter().flat_map(|from| all.iter().map(move |to| (*from, *to)));
+        let cut: Vec<Direction> = pairs.filter(|direction| cuts.contains(direction)).collect();
+        assert_eq!(cut, [(one, two), (two, client), (two, later), (client, one), (later, one)]);
+        assert_eq!((cuts.len(), Cuts::default().is_empty()), (3, true));
     }
 }

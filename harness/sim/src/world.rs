@@ -1,7 +1,7 @@
 //! The event loop: hosts, connections, and one heap of what happens when.
 
 use crate::host::{Crash, Host, HostId, Maker, PanicPlace};
-use crate::network::{Blocked, Direction, Network, Others, Parcel};
+use crate::network::{Blocked, Cuts, Direction, Network, Others, Parcel};
 use crate::panics::{self, Panicked};
 use crate::trace::{Trace, TraceEvent};
 use riprap_core::cluster::FlippedBit;
@@ -264,7 +264,8 @@ impl World {
     }
 
     /// Replaces the set of directions in which nothing passes.
-    pub fn set_cuts(&mut self, cuts: BTreeSet<Direction>) {
+    pub fn set_cuts(&mut self, cuts: impl Into<Cuts>) {
+        let cuts = cuts.into();
         self.trace.absorb(cuts.len() as u64);
         self.network.set_cuts(cuts);
         self.go_on();

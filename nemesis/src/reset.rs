@@ -10,11 +10,11 @@ static INFO: FaultInfo = FaultInfo {
     name: "reset",
     doc: "Connections of some nodes break, with what was on its way: all of them, those with other nodes, or those with \
           clients. Both sides hear of it and may connect again at once. Proved by how many of either kind broke; a node that \
-          has none is left as it is. In simulation only. Finds systems that take a broken connection for a refusal, or a new \
+          has none is left as it is. Finds systems that take a broken connection for a refusal, or a new \
           one for the old.",
     strike_f: "reset",
     heal_f: "after-reset",
-    live: false,
+    live: true,
     min_copies: 1,
     shapes: LINKS,
 };

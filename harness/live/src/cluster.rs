@@ -5,7 +5,9 @@ use crate::sandbox::{
     Endpoint, Ends, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach,
     SandboxError,
 };
-use riprap_core::cluster::{Cluster, ClusterError, End, Link, Links, NodeId, NodeState, Reading, UNLIMITED};
+use riprap_core::cluster::{
+    Cluster, ClusterError, End, Link, Links, NodeId, NodeState, PerLink, Reading, UNLIMITED,
+};
 use riprap_core::system::{Deployment, NodePlace, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -302,6 +304,13 @@ impl Cluster for LiveCluster {
     fn refuse(&self, nodes: &BTreeSet<NodeId>, links: Links) -> Result<(), ClusterError> {
         let of = |node: &NodeId| (ix(*node), self.links().to(*node, links).map(|(from, _)| from).collect());
         self.network.set_refusals(&nodes.iter().map(of).collect()).map_err(sandbox)
+    }
+
+    fn reset(&self, node: NodeId, links: Links) -> Result<PerLink<usize>, ClusterError> {
+        let others = self.links().to(node, links).map(|(from, _)| from).collect();
+        let broken = self.network.reset(ix(node), &others).map_err(sandbox)?;
+        let clients = broken.iter().filter(|other| **other == Endpoint::Harness).count();
+        Ok(PerLink { peers: broken.len() - clients, clients })
     }
 
     fn refusals(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {

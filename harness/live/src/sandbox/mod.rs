@@ -20,6 +20,7 @@
 //! What it cannot do: give a node a file system or a clock of its own, or a user other than root-inside (unprivileged
 //! callers; servers that refuse to run as root need another way). Linux 5.6 or newer.
 
+mod connections;
 mod door;
 mod enter;
 mod error;

@@ -4,6 +4,7 @@
 //! both ways is named both ways. What is measured is so of one kind at a time, whatever else is wrong with the link; see
 //! [`probe`](super::probe).
 
+use super::connections::{Connection, Connections};
 use super::door;
 use super::error::SandboxError;
 use super::filter::Pair;
@@ -124,6 +125,39 @@ impl Network {
             lock(self.door(node.into())).set_refused(&from).map_err(SandboxError::network(what))?;
         }
         Ok(())
+    }
+
+    /// Breaks the connections over TCP that stand now between a node and these places, to both sides' knowledge, whatever else
+    /// is wrong with their links. Returns where the other ends of those were that are broken, each as often as there were any.
+    pub fn reset(&self, node: NodeIx, others: &BTreeSet<Endpoint>) -> Result<Vec<Endpoint>, SandboxError> {
+        let open = |place: Endpoint| {
+            let what = format!("list the connections of {}", self.address(place));
+            self.at(place, Connections::open)?.map_err(SandboxError::setup(what))
+        };
+        let what = || SandboxError::network(format!("break the connections of {node}"));
+        let mut own = open(node.into())?;
+        let other_end = |connection: &Connection| {
+            others.iter().copied().find(|other| self.address(*other) == *connection.remote.ip())
+        };
+        let standing = own.list().map_err(what())?;
+        let standing: Vec<(Endpoint, Connection)> =
+            standing.into_iter().filter_map(|it| Some((other_end(&it)?, it))).collect();
+        for (_, connection) in &standing {
+            own.abort(connection).map_err(what())?;
+        }
+        // The reset that was sent may be lost on its way.
+        for place in standing.iter().map(|(other, _)| *other).collect::<BTreeSet<_>>() {
+            let mut theirs = open(place)?;
+            let is_of_one = |it: &Connection| {
+                standing.iter().any(|(_, own)| (own.remote, own.local) == (it.local, it.remote))
+            };
+            for connection in theirs.list().map_err(what())?.iter().filter(|it| is_of_one(it)) {
+                theirs.abort(connection).map_err(what())?;
+            }
+        }
+        let left = own.list().map_err(what())?;
+        let broken = standing.into_iter().filter(|(_, connection)| !left.contains(connection));
+        Ok(broken.map(|(other, _)| other).collect())
     }
 
     /// How many of [`LOSS_PROBES`](super::LOSS_PROBES) datagrams were lost between each of these pairs.

@@ -183,6 +183,56 @@ fn refusals_refuse_whom_they_name() {
     });
 }
 
+/// Both sides hear of it though nothing passes between them, and nobody else does.
+#[test]
+fn resets_break_the_connections_that_they_name() {
+    check_inside("packets::resets_break_the_connections_that_they_name", |inside| {
+        let network = nodes(inside, 3);
+        let at = |node: usize| SocketAddr::from((network.address(NodeIx(node)), 9092));
+        let listen = |node: usize| {
+            // Java's sockets are of IPv6, and speak IPv4 as well.
+            let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 9092));
+            let address = if node == 1 { any } else { at(node) };
+            network
+                .with_node(NodeIx(node), || TcpListener::bind(address))
+                .expect("a node")
+                .expect("a free port")
+        };
+        let listeners = [listen(0), listen(1)];
+        let connect = |from: Endpoint, to: usize| {
+            let client = match from {
+                Endpoint::Harness => TcpStream::connect(at(to)),
+                Endpoint::Node(node) => {
+                    network.with_node(node, || TcpStream::connect(at(to))).expect("a node")
+                }
+            };
+            let both = [client.expect("whole"), listeners[to].accept().expect("whole").0];
+            both.map(|mut end| {
+                end.set_read_timeout(Some(WAIT)).expect("a socket option");
+                move || {
+                    matches!(
+                        end.read(&mut [0; 8]).map_err(|e| e.kind()),
+                        Err(ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
+                    )
+                }
+            })
+        };
+        let [mut out, mut into, mut client, mut elsewhere] =
+            [connect(N1, 0), connect(N0, 1), connect(H, 1), connect(N2, 0)];
+        network.set_cuts(&all_pairs(&network).into_iter().collect()).expect("cuts apply");
+        let broken = network.reset(NodeIx(1), &BTreeSet::from([N0, N2])).expect("breaks");
+        assert_eq!(broken, [N0, N0]);
+        for ends in [&mut out, &mut into] {
+            assert_eq!(ends.each_mut().map(|is_broken| is_broken()), [true, true]);
+        }
+        assert_eq!(client.each_mut().map(|is_broken| is_broken()), [false, false]);
+        assert_eq!(network.reset(NodeIx(1), &BTreeSet::from([H])).expect("breaks"), [H]);
+        assert_eq!(client.each_mut().map(|is_broken| is_broken()), [true, true]);
+        assert_eq!(network.reset(NodeIx(1), &BTreeSet::from([N0, N2, H])).expect("breaks"), []);
+        assert_eq!(elsewhere.each_mut().map(|is_broken| is_broken()), [false, false]);
+    });
+}
+
 /// Every kind on the same links: each is seen as if it were alone, and each heals alone.
 #[test]
 fn kinds_do_not_undo_each_other() {

@@ -296,13 +296,7 @@ impl State {
             let first = timeout_at(deadline, poll_fn(|task| self.poll_record(task, call))).await;
             match first {
                 // A pull has ended: there is another one to be made.
-                Ok(None) if Instant::now() < deadline => {
-                    // Where none can be made it would be tried again at once, all the time.
-                    if self.readers.values().all(|reader| !reader.is_pulling()) {
-                        let pause = deadline.saturating_duration_since(Instant::now());
-                        sleep(pause.min(RETRY_PAUSE)).await;
-                    }
-                }
+                Ok(None) if Instant::now() < deadline => {}
                 Ok(None) | Err(_) => return Ok(polled),
                 Ok(Some((key, record))) => {
                     take(&mut polled, key, &record);
@@ -345,7 +339,7 @@ impl State {
         self.trouble = trouble;
     }
 
-    /// A record of any key; `None` when one of the keys has no pull under way any more.
+    /// A record of any key; `None` when the pull of one of the keys has ended.
     fn poll_record(
         &mut self,
         task: &mut std::task::Context<'_>,
@@ -355,10 +349,8 @@ impl State {
         for (key, reader) in &mut self.readers {
             match reader.poll_record(task) {
                 Poll::Ready(Some(Ok(record))) => return Poll::Ready(Some((*key, record))),
-                Poll::Ready(Some(Err(why))) => {
-                    trouble = Some(why);
-                    ended = true;
-                }
+                // The next poll has another consumer made: tried again at once, it might fail all the time.
+                Poll::Ready(Some(Err(why))) => trouble = Some(why),
                 Poll::Ready(None) => ended = true,
                 Poll::Pending => {}
             }

@@ -68,11 +68,6 @@ impl Reader {
         self.next
     }
 
-    /// Whether a pull is under way.
-    pub(super) fn is_pulling(&self) -> bool {
-        self.consumer.as_ref().is_some_and(|consumer| consumer.pull.is_some())
-    }
-
     /// Has a pull under way. Errors: why there is none.
     pub(super) async fn pull(&mut self, context: &Context) -> Result<(), String> {
         let Reader { stream, next, consumer, .. } = self;
@@ -101,14 +96,15 @@ impl Reader {
         Ok(())
     }
 
-    /// The next record, if it is there; else the task is woken when it is, or when there is no pull any more: `None`.
+    /// The next record, or `None` once when the pull has ended; else the task is woken for either. Where no pull is under way
+    /// nothing comes.
     pub(super) fn poll_record(
         &mut self,
         context: &mut task::Context<'_>,
     ) -> Poll<Option<Result<Record, String>>> {
         loop {
-            let Some(consumer) = &mut self.consumer else { return Poll::Ready(None) };
-            let Some(pull) = &mut consumer.pull else { return Poll::Ready(None) };
+            let Some(consumer) = &mut self.consumer else { return Poll::Pending };
+            let Some(pull) = &mut consumer.pull else { return Poll::Pending };
             match Pin::new(&mut pull.batch).poll_next(context) {
                 Poll::Pending if Instant::now() < pull.given_up_at => return Poll::Pending,
                 Poll::Pending => return self.lost("does not answer"),

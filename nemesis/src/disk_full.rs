@@ -13,11 +13,11 @@ const MAX_ROOM: u64 = 64 << 10;
 static INFO: FaultInfo = FaultInfo {
     name: "disk-full",
     doc: "The disks of some nodes take up to 64 KiB more and then nothing: a write that does not fit writes what does, and fails. \
-          Healed by making room and starting what has ended, which is no crash. Proved by reading the room back. In simulation \
-          only. Finds systems that acknowledge what they could not write, or cannot read what a cut write leaves.",
+          Healed by making room and starting what has ended, which is no crash. Proved by reading the room back, of real nodes \
+          from the file system. Finds systems that acknowledge what they could not write, or cannot read what a cut write leaves.",
     strike_f: "disk-full",
     heal_f: "make-room",
-    live: false,
+    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };
@@ -27,6 +27,10 @@ pub(crate) struct DiskFull;
 impl Fault for DiskFull {
     fn info(&self) -> &'static FaultInfo {
         &INFO
+    }
+
+    fn needs_disks(&self) -> bool {
+        true
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {

@@ -12,12 +12,13 @@ const FACTORS: (u64, u64) = (10, 1000);
 
 static INFO: FaultInfo = FaultInfo {
     name: "disk-slow",
-    doc: "Every sync of some nodes takes ten to a thousand times as long, and they do nothing else meanwhile; healed at once. \
-          Proved by reading the factor back. In simulation only. Finds systems whose timeouts and leases do not \
+    doc: "Every sync of some nodes takes ten to a thousand times as long, 5 s at most where nodes are real; healed at once. \
+          A simulated node does nothing else meanwhile, a real one what its threads do that do not wait for it. Proved by \
+          reading the factor back. Finds systems whose timeouts and leases do not \
           reckon with a disk that stalls.",
     strike_f: "disk-slow",
     heal_f: "heal-disk",
-    live: false,
+    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };
@@ -27,6 +28,10 @@ pub(crate) struct DiskSlow;
 impl Fault for DiskSlow {
     fn info(&self) -> &'static FaultInfo {
         &INFO
+    }
+
+    fn needs_disks(&self) -> bool {
+        true
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {

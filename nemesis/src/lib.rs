@@ -111,6 +111,8 @@ pub struct Place {
     pub copies: u16,
     /// Whether they are real.
     pub live: bool,
+    /// Whether real ones can be given disks that do as they are told.
+    pub disks: bool,
 }
 
 impl Place {
@@ -155,6 +157,12 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
             if !place.live && !fault.strikes_simulated() {
                 return Err(format!("fault `{name}` strikes real nodes only; leave it out"));
             }
+            if lacks_disks(fault, place) {
+                return Err(format!(
+                    "fault `{name}` needs a file system of its own for each node, and {DEVICE} cannot be opened; leave it \
+                     out, add --sim, or make that readable and writable (`modprobe fuse`, `chmod 0666 {DEVICE}`)"
+                ));
+            }
             if place.copies < min_copies {
                 let copies = place.copies;
                 return Err(format!(
@@ -178,6 +186,14 @@ pub fn left_out(place: Place) -> Vec<(&'static str, &'static str)> {
     ALL.iter().filter_map(left_out).collect()
 }
 
+/// What gives real nodes disks that do as they are told.
+const DEVICE: &str = "/dev/fuse";
+
+/// Whether a fault needs of real nodes' disks what cannot be had.
+fn lacks_disks(fault: &dyn Fault, place: Place) -> bool {
+    place.live && fault.needs_disks() && !place.disks
+}
+
 /// Why a fault cannot strike there, if it cannot.
 fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     let info = fault.info();
@@ -185,6 +201,8 @@ fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
         Some("simulated nodes only")
     } else if !place.live && !fault.strikes_simulated() {
         Some("real nodes only")
+    } else if lacks_disks(fault, place) {
+        Some("/dev/fuse cannot be opened")
     } else if info.shapes.iter().all(|shape| shape.min_nodes > place.nodes_of(None)) {
         Some("needs more nodes")
     } else if info.min_copies > place.copies {
@@ -258,17 +276,18 @@ mod tests {
 
     fn check_roles(words: &str, nodes: u16, controllers: u16, live: bool, expected: Result<&str, &str>) {
         let words: Vec<String> = words.split(',').map(str::to_owned).collect();
-        let found = parse(&words, Place { nodes, controllers, copies: nodes, live }).map(|choices| {
-            let one = |(fault, targets): &Choice| {
-                let told = |target: &Target| match target.role {
-                    Some(role) => format!("{role:?}-{}", target.shape.name),
-                    None => target.shape.name.to_owned(),
+        let found =
+            parse(&words, Place { nodes, controllers, copies: nodes, live, disks: true }).map(|choices| {
+                let one = |(fault, targets): &Choice| {
+                    let told = |target: &Target| match target.role {
+                        Some(role) => format!("{role:?}-{}", target.shape.name),
+                        None => target.shape.name.to_owned(),
+                    };
+                    let targets: Vec<String> = targets.iter().map(told).collect();
+                    format!("{}({})", fault.info().name, targets.join(" "))
                 };
-                let targets: Vec<String> = targets.iter().map(told).collect();
-                format!("{}({})", fault.info().name, targets.join(" "))
-            };
-            choices.iter().map(one).collect::<Vec<_>>().join(" ")
-        });
+                choices.iter().map(one).collect::<Vec<_>>().join(" ")
+            });
         assert_eq!(found.as_deref().map_err(String::as_str), expected);
     }
 
@@ -286,21 +305,37 @@ mod tests {
         check_there("kill:one,clock:one", 3, false, Ok("kill(one) clock(one)"));
         check_there("loss", 3, false, Err("fault `loss` strikes real nodes only; leave it out"));
         let shapes = "(one one-clients all all-clients)";
-        let all = ["kill(one all)", "latency", "loss", "pause(one all)", "rate", "reject", "reset"]
-            .map(|fault| if fault.contains('(') { fault.to_owned() } else { format!("{fault}{shapes}") });
+        let all = [
+            "disk-full(one all)",
+            "disk-slow(one all)",
+            "kill(one all)",
+            "latency",
+            "loss",
+            "pause(one all)",
+            "power-loss(one all)",
+            "rate",
+            "reject",
+            "reset",
+        ]
+        .map(|fault| if fault.contains('(') { fault.to_owned() } else { format!("{fault}{shapes}") });
         check_there("all", 1, true, Ok(&all.join(" ")));
-        let left_out: Vec<String> = left_out(Place { nodes: 1, controllers: 0, copies: 1, live: true })
-            .into_iter()
-            .map(|(name, why)| format!("{name} {why}"))
-            .collect();
+        let left_out: Vec<String> =
+            left_out(Place { nodes: 1, controllers: 0, copies: 1, live: true, disks: false })
+                .into_iter()
+                .map(|(name, why)| format!("{name} {why}"))
+                .collect();
         let only_simulated = |name: &str| format!("{name} simulated nodes only");
-        let mut expected: Vec<String> = ["bit-flip", "clock", "disk-full", "disk-slow", "hold", "membership"]
-            .map(only_simulated)
-            .to_vec();
-        expected.push("partition needs more nodes".to_owned());
-        expected.push(only_simulated("power-loss"));
+        let no_disk = |name: &str| format!("{name} /dev/fuse cannot be opened");
+        let mut expected: Vec<String> = ["bit-flip", "clock"].map(only_simulated).to_vec();
+        expected.extend(["disk-full", "disk-slow"].map(no_disk));
+        expected.extend(["hold", "membership"].map(only_simulated));
+        expected.extend(["partition needs more nodes".to_owned(), no_disk("power-loss")]);
         assert_eq!(left_out, expected);
-        let alone = Place { nodes: 3, controllers: 0, copies: 1, live: false };
+        let poor = Place { nodes: 3, controllers: 0, copies: 3, live: true, disks: false };
+        let refused = "fault `power-loss` needs a file system of its own for each node, and /dev/fuse cannot be opened; leave it \
+                       out, add --sim, or make that readable and writable (`modprobe fuse`, `chmod 0666 /dev/fuse`)";
+        assert_eq!(parse(&["power-loss:all".to_owned()], poor).err().as_deref(), Some(refused));
+        let alone = Place { nodes: 3, controllers: 0, copies: 1, live: false, disks: false };
         let why = "needs more copies of each key";
         let real = "real nodes only";
         let expected =

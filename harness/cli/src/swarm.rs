@@ -28,7 +28,11 @@ pub(crate) fn draw(
     let words = config.nemesis.clone();
     let possible = |nodes: u16, copies: u16| {
         any_fault
-            || riprap_nemesis::parse(&words, Place { nodes, controllers: 0, copies, live: false }).is_ok()
+            || riprap_nemesis::parse(
+                &words,
+                Place { nodes, controllers: 0, copies, live: false, disks: false },
+            )
+            .is_ok()
     };
     // Three nodes are what most clusters have, and five what some shapes of partitions need.
     let counts: Vec<u16> =

@@ -20,6 +20,7 @@ use riprap_core::system::{CLIENT_SETTING, Deployment};
 use riprap_core::{History, Op};
 use riprap_env::LogLevel;
 use riprap_live::cluster::{ClusterSpec, LiveCluster};
+use riprap_live::disk;
 use riprap_live::interrupt;
 use riprap_live::machine;
 use riprap_live::sandbox::{self, Entered, Inside};
@@ -425,10 +426,11 @@ impl Test {
             data_root: nodes.clone(),
             log_root: nodes,
             nodes: self.config.nodes + self.config.controllers,
+            has_disks: self.faults.iter().any(|(fault, _)| fault.needs_disks()),
             deployment: self.deployment.clone(),
         };
         let cluster = LiveCluster::new(inside, spec).map_err(Failure::harness)?;
-        self.system.prepare(cluster.deployment()).map_err(Failure::Harness)?;
+        cluster.prepare().map_err(Failure::harness)?;
         for node in cluster.nodes() {
             cluster.start(node).map_err(Failure::harness)?;
         }
@@ -446,11 +448,13 @@ impl Test {
 
 /// Where a test's faults are to strike.
 pub(crate) fn place(config: &TestConfig) -> Place {
+    let live = config.sim.is_none();
     Place {
         nodes: config.nodes,
         controllers: config.controllers,
         copies: config.replication_factor,
-        live: config.sim.is_none(),
+        live,
+        disks: live && disk::can_be_had().is_ok(),
     }
 }
 

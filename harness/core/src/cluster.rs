@@ -154,6 +154,17 @@ pub struct FlippedBit {
     pub is: u8,
 }
 
+/// What a disk lost when its power failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lost {
+    /// Writes and cuts of files that are gone, wholly or in part.
+    pub writes: u64,
+    /// What of the writes is gone. Units: bytes.
+    pub bytes: u64,
+    /// Names that are as they had been before they were created, renamed or removed.
+    pub names: u64,
+}
+
 /// A change of the cluster's members, by an administrator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberChange {
@@ -198,7 +209,7 @@ pub trait Cluster {
     fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError>;
 
     /// The machine of a node loses its power: its process ends, and what it had not made durable is lost, torn or kept.
-    fn power_fail(&self, _node: NodeId) -> Result<(), ClusterError> {
+    fn power_fail(&self, _node: NodeId) -> Result<Lost, ClusterError> {
         Err(only_simulated("lose their power"))
     }
 

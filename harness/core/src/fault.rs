@@ -78,6 +78,11 @@ pub trait Fault: Sync {
         false
     }
 
+    /// Whether real nodes need disks of the run's own for it, which forget, fill and slow down as they are told.
+    fn needs_disks(&self) -> bool {
+        false
+    }
+
     /// Draws one strike: everything that [`Fault::strike`] needs, explicit, so that a plan can be replayed.
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json;
 

@@ -1,12 +1,14 @@
 //! A cluster of real processes in the local sandbox.
 
+use crate::disk::{Disk, DiskError};
 use crate::links::LinksOf;
 use crate::sandbox::{
     Endpoint, Ends, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach,
     SandboxError,
 };
+use riprap_core::Seed;
 use riprap_core::cluster::{
-    Cluster, ClusterError, End, Link, Links, NodeId, NodeState, PerLink, Reading, UNLIMITED,
+    Cluster, ClusterError, End, Link, Links, Lost, NodeId, NodeState, PerLink, Reading, UNLIMITED,
 };
 use riprap_core::system::{Deployment, NodePlace, System};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,9 @@ const PROBE_WAIT: Duration = Duration::from_millis(250);
 const STOP_WAIT: Duration = Duration::from_secs(3);
 /// Between a process' last sign of life and its status: a moment, on a machine with much else to do a longer one.
 const BURY_WAIT: Duration = Duration::from_secs(2);
+/// How long a process that could not write gets to end of it, before there is room again. A process that does not end of
+/// that goes on.
+const GIVE_UP_WAIT: Duration = Duration::from_secs(1);
 /// Between two questions whether a node serves.
 const READY_POLL: Duration = Duration::from_millis(100);
 
@@ -28,6 +33,7 @@ const READY_POLL: Duration = Duration::from_millis(100);
 pub struct LiveCluster {
     system: &'static dyn System,
     deployment: Deployment,
+    has_disks: bool,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
     // Dropped last: the processes live in it.
     network: Network,
@@ -36,8 +42,12 @@ pub struct LiveCluster {
 #[derive(Default)]
 struct Node {
     process: Option<NodeProcess>,
-    /// Whether it was told to be down.
-    killed: bool,
+    /// Its disk, where it has one of its own.
+    disk: Option<Disk>,
+    /// How it was told to be down.
+    killed: Option<&'static str>,
+    /// Whether its disk has been full in its process' life: to end of that is no crash.
+    was_full: bool,
     /// How a process ended that nobody had told to.
     ended_by_itself: Vec<String>,
 }
@@ -52,6 +62,8 @@ pub struct ClusterSpec {
     pub log_root: PathBuf,
     /// How many nodes, controllers and all.
     pub nodes: u16,
+    /// Whether each node gets a disk that forgets, fills and slows down as it is told.
+    pub has_disks: bool,
     /// The rest of the deployment; its `nodes` are filled in.
     pub deployment: Deployment,
 }
@@ -59,7 +71,7 @@ pub struct ClusterSpec {
 impl LiveCluster {
     /// Makes the network and the folders. Nothing is started yet.
     pub fn new(inside: &Inside, spec: ClusterSpec) -> Result<LiveCluster, ClusterError> {
-        let ClusterSpec { system, nodes, data_root, log_root, mut deployment } = spec;
+        let ClusterSpec { system, nodes, data_root, log_root, has_disks, mut deployment } = spec;
         let network = Network::new(inside, usize::from(nodes)).map_err(sandbox)?;
         for id in NodeId::first(nodes) {
             let data_dir = data_root.join(id.to_string()).join("data");
@@ -76,7 +88,21 @@ impl LiveCluster {
             });
         }
         let nodes = deployment.nodes.iter().map(|place| (place.id, Node::default())).collect();
-        Ok(LiveCluster { system, deployment, nodes: Mutex::new(nodes), network })
+        Ok(LiveCluster { system, deployment, has_disks, nodes: Mutex::new(nodes), network })
+    }
+
+    /// Writes what nodes need before they start for the first time, and gives them their disks.
+    pub fn prepare(&self) -> Result<(), ClusterError> {
+        self.system.prepare(&self.deployment).map_err(ClusterError)?;
+        if self.has_disks {
+            for (id, node) in self.lock().iter_mut() {
+                let data = self.deployment.place(*id).data_dir.clone();
+                let removed = data.with_file_name("removed");
+                let random = Seed(self.deployment.seed).stream(&id.to_string(), "power");
+                node.disk = Some(Disk::mount(data, removed, random).map_err(disk_error)?);
+            }
+        }
+        Ok(())
     }
 
     /// How the system is deployed.
@@ -130,13 +156,17 @@ impl LiveCluster {
         self.network.dropped_packets().ok()
     }
 
-    /// Ends every node in order, by force where it does not heed.
+    /// Ends every node in order, by force where it does not heed, and takes its disk from it.
     pub fn stop(&self) -> Result<(), ClusterError> {
         let mut nodes = self.lock();
         for node in nodes.values_mut() {
             node.notice_end();
+            node.let_disk_go(true);
             if let Some(mut process) = node.process.take() {
                 process.terminate(STOP_WAIT).map_err(|e| ClusterError(e.to_string()))?;
+            }
+            if let Some(mut its) = node.disk.take() {
+                its.unmount().map_err(disk_error)?;
             }
         }
         Ok(())
@@ -160,14 +190,37 @@ impl LiveCluster {
         let process = node.process.as_mut().ok_or_else(|| ClusterError(format!("{id} has no process")))?;
         act(process).map_err(|e| ClusterError(e.to_string()))
     }
+
+    /// Asks a node's disk something, or tells it.
+    fn with_disk<T>(&self, id: NodeId, act: impl FnOnce(&Disk) -> T) -> Result<T, ClusterError> {
+        let nodes = self.lock();
+        let node = nodes.get(&id).ok_or_else(|| unknown(id))?;
+        Ok(act(node.disk.as_ref().ok_or_else(|| no_disk(id))?))
+    }
 }
 
 impl Node {
+    /// Whether syncs of its disk go on without waiting.
+    fn let_disk_go(&self, yes: bool) {
+        if let Some(disk) = &self.disk {
+            disk.let_go(yes);
+        }
+    }
+
+    /// Ends its process at once.
+    fn kill(&mut self, how: &'static str) -> Result<(), ClusterError> {
+        self.notice_end();
+        self.killed = Some(how);
+        self.let_disk_go(true);
+        let Some(process) = &mut self.process else { return Ok(()) };
+        process.kill().map(drop).map_err(|e| ClusterError(e.to_string()))
+    }
+
     /// Takes note of a process that has ended without being told to.
     fn notice_end(&mut self) {
         let Some(process) = &mut self.process else { return };
         if let Ok(Some(status)) = process.has_exited() {
-            if !self.killed {
+            if self.killed.is_none() && !self.was_full {
                 self.ended_by_itself.push(status.to_string());
             }
             self.process = None;
@@ -197,24 +250,29 @@ impl Cluster for LiveCluster {
         };
         let process =
             NodeProcess::spawn(&spec, &self.network, ix(id)).map_err(|e| ClusterError(e.to_string()))?;
+        node.let_disk_go(false);
         node.process = Some(process);
-        node.killed = false;
+        node.killed = None;
+        node.was_full = node.disk.as_ref().is_some_and(Disk::is_limited);
         Ok(())
     }
 
     fn kill(&self, id: NodeId) -> Result<(), ClusterError> {
         let mut nodes = self.lock();
-        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
-        node.notice_end();
-        node.killed = true;
-        if let Some(process) = &mut node.process {
-            process.kill().map_err(|e| ClusterError(e.to_string()))?;
-        }
-        Ok(())
+        nodes.get_mut(&id).ok_or_else(|| unknown(id))?.kill("killed")
     }
 
     fn pause(&self, id: NodeId) -> Result<(), ClusterError> {
-        self.with_process(id, NodeProcess::pause)
+        // A thread that waits for its disk does not stop.
+        let let_go = |yes| {
+            if let Some(node) = self.lock().get(&id) {
+                node.let_disk_go(yes);
+            }
+        };
+        let_go(true);
+        let paused = self.with_process(id, NodeProcess::pause);
+        let_go(false);
+        paused
     }
 
     fn resume(&self, id: NodeId) -> Result<(), ClusterError> {
@@ -225,8 +283,8 @@ impl Cluster for LiveCluster {
         let mut nodes = self.lock();
         let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
         let Some(process) = &mut node.process else {
-            let how =
-                if node.killed { Some("killed") } else { node.ended_by_itself.last().map(String::as_str) };
+            let how = node.killed.or_else(|| node.was_full.then_some("ended, its disk is full"));
+            let how = how.or_else(|| node.ended_by_itself.last().map(String::as_str));
             return Ok(NodeState::Down(how.unwrap_or("never started").to_owned()));
         };
         Ok(match process.state() {
@@ -324,6 +382,46 @@ impl Cluster for LiveCluster {
             refused.iter().zip(pairs).map(answer).collect()
         })
     }
+
+    fn power_fail(&self, id: NodeId) -> Result<Lost, ClusterError> {
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
+        node.notice_end();
+        node.killed = Some("without power");
+        node.disk.as_ref().ok_or_else(|| no_disk(id))?.cut_power();
+        node.kill("without power")?;
+        let disk = node.disk.as_mut().ok_or_else(|| no_disk(id))?;
+        disk.power_fail().map_err(disk_error)
+    }
+
+    fn disk_slowness(&self, id: NodeId) -> Result<u64, ClusterError> {
+        self.with_disk(id, Disk::slowness)
+    }
+
+    fn slow_disk(&self, id: NodeId, factor: u64) -> Result<(), ClusterError> {
+        self.with_disk(id, |disk| disk.set_slowness(factor))
+    }
+
+    fn disk_room(&self, id: NodeId) -> Result<Option<u64>, ClusterError> {
+        let nodes = self.lock();
+        let node = nodes.get(&id).ok_or_else(|| unknown(id))?;
+        node.disk.as_ref().map_or(Ok(None), Disk::room).map_err(disk_error)
+    }
+
+    fn set_disk_room(&self, id: NodeId, room: Option<u64>) -> Result<(), ClusterError> {
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let Some(disk) = &node.disk else {
+            return if room.is_none() { Ok(()) } else { Err(no_disk(id)) };
+        };
+        if let (None, true, Some(process)) = (room, disk.has_refused(), &mut node.process) {
+            // Were it to end after it is seen to run, nobody would start it again.
+            process.wait(GIVE_UP_WAIT).map_err(|e| ClusterError(e.to_string()))?;
+        }
+        disk.set_room(room);
+        node.was_full |= room.is_some();
+        Ok(())
+    }
 }
 
 pub(crate) fn ix(id: NodeId) -> NodeIx {
@@ -339,6 +437,14 @@ fn place(end: End) -> Endpoint {
 
 fn sandbox(error: SandboxError) -> ClusterError {
     ClusterError(error.to_string())
+}
+
+fn disk_error(error: DiskError) -> ClusterError {
+    ClusterError(error.to_string())
+}
+
+fn no_disk(id: NodeId) -> ClusterError {
+    ClusterError(format!("{id} has no disk of its own"))
 }
 
 fn unknown(id: NodeId) -> ClusterError {

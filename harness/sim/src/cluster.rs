@@ -5,8 +5,8 @@ use crate::network::{Cuts, Others};
 use crate::world::World;
 use riprap_core::client::LocalFuture;
 use riprap_core::cluster::{
-    Cluster, ClusterError, End, FlippedBit, Link, Links, MemberChange, NodeId, NodeState, PerLink, Reading,
-    Spread,
+    Cluster, ClusterError, End, FlippedBit, Link, Links, Lost, MemberChange, NodeId, NodeState, PerLink,
+    Reading, Spread,
 };
 use riprap_env::task::{Io, Tasks};
 use std::cell::{Cell, RefCell, RefMut};
@@ -204,11 +204,11 @@ impl Cluster for SimCluster {
         links.iter().map(reach).collect()
     }
 
-    fn power_fail(&self, node: NodeId) -> Result<(), ClusterError> {
+    fn power_fail(&self, node: NodeId) -> Result<Lost, ClusterError> {
         let host = self.host(node)?;
-        self.world().power_fail(host);
+        let lost = self.world().power_fail(host);
         self.ends.borrow_mut().insert(node, "without power");
-        Ok(())
+        Ok(lost)
     }
 
     fn clock_offset_ms(&self, node: NodeId) -> Result<i64, ClusterError> {

@@ -4,7 +4,7 @@ use crate::host::{Crash, Host, HostId, Maker, PanicPlace};
 use crate::network::{Blocked, Cuts, Direction, Network, Others, Parcel};
 use crate::panics::{self, Panicked};
 use crate::trace::{Trace, TraceEvent};
-use riprap_core::cluster::FlippedBit;
+use riprap_core::cluster::{FlippedBit, Lost};
 use riprap_core::plan::Physics;
 use riprap_core::story::Life;
 use riprap_env::{ConnId, Effect, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
@@ -172,17 +172,32 @@ impl World {
         }
     }
 
-    /// The host loses its power: of what was not synced each piece is lost, torn, zeroed or kept, as luck has it.
-    pub fn power_fail(&mut self, host: HostId) {
+    /// The host loses its power: of what was not synced each piece is lost, torn, zeroed or kept, as luck has it. Returns what
+    /// was lost.
+    pub fn power_fail(&mut self, host: HostId) -> Lost {
         self.note(host, Some(Life::Down), "loses its power");
         self.end_life(host);
         let Host { env, power_draws, .. } = &mut self.hosts[host.0];
-        env.disk.power_fail(|piece| match (power_draws.next_u64() % 4, piece) {
-            (0, _) => Keep::Lost,
-            (1, Unsynced::Write { len, .. }) => Keep::Torn(power_draws.between(0, *len as u64) as usize),
-            (2, Unsynced::Write { .. }) => Keep::Zeros,
-            _ => Keep::Whole,
+        let mut lost = Lost::default();
+        lost.names = env.disk.power_fail(|piece| {
+            let keep = match (power_draws.next_u64() % 4, piece) {
+                (0, _) => Keep::Lost,
+                (1, Unsynced::Write { len, .. }) => Keep::Torn(power_draws.between(0, *len as u64) as usize),
+                (2, Unsynced::Write { .. }) => Keep::Zeros,
+                _ => Keep::Whole,
+            };
+            match (keep, piece) {
+                (Keep::Whole, _) | (_, Unsynced::Name { .. }) => {}
+                (keep, piece) => {
+                    lost.writes += 1;
+                    let Unsynced::Write { len, .. } = piece else { return keep };
+                    let kept = if let Keep::Torn(first) = keep { first } else { 0 };
+                    lost.bytes += (len - kept) as u64;
+                }
+            }
+            keep
         });
+        lost
     }
 
     /// The host's process stands still; what happens to it waits. Nothing if there is none.

@@ -172,8 +172,8 @@ impl MemDisk {
     /// durable.
     ///
     /// Pieces are asked about file by file in the order the files were created, each file's in the order they
-    /// happened, then the names.
-    pub fn power_fail(&mut self, mut keep: impl FnMut(&Unsynced<'_>) -> Keep) {
+    /// happened, then the names. Returns how many changes of names are lost: those that others build on are not.
+    pub fn power_fail(&mut self, mut keep: impl FnMut(&Unsynced<'_>) -> Keep) -> u64 {
         self.open.clear();
         for content in self.inodes.values_mut() {
             content.power_fail(&mut keep);
@@ -181,6 +181,7 @@ impl MemDisk {
         let kept: Vec<bool> =
             self.pending.iter().map(|c| keep(&Unsynced::Name { path: &c.path }) == Keep::Whole).collect();
         self.make_durable(|index, _| kept[index]);
+        let lost_names = self.pending.len() as u64;
         self.pending.clear();
 
         // What lies in a folder whose own name was lost cannot be reached any more.
@@ -193,6 +194,7 @@ impl MemDisk {
         }
         self.names = self.durable_names.clone();
         self.drop_unused();
+        lost_names
     }
 
     fn inode(&self, path: &str) -> Option<Inode> {

@@ -17,7 +17,7 @@
 //! What is shared with the machine: the file system, the working directory, standard input and output, CPU and memory.
 //! Ports of nodes never clash, since each has its own; process ids and `/dev/shm` are the sandbox's own too.
 //!
-//! What it cannot do: give a node a file system or a clock of its own, or a user other than root-inside (unprivileged
+//! What it cannot do: give a node a clock of its own, or a user other than root-inside (unprivileged
 //! callers; servers that refuse to run as root need another way). Linux 5.6 or newer.
 
 mod connections;

@@ -4,6 +4,7 @@
 //! its own; what the test binary does then, it does three times over: as outer process, as supervisor and as harness.
 //! Root runs every test as itself and as nobody. Where no sandbox can be had the tests fail with the line that says why.
 
+mod disks;
 mod entering;
 mod network;
 mod packets;

@@ -11,15 +11,15 @@ static INFO: FaultInfo = FaultInfo {
     name: "bit-flip",
     doc: "One bit flips in a file on the disk of one node, always the same one in a run: whichever copy a record is \
           acknowledged from, there is another. Healed by an empty disk in place of the one that rots, on which the node \
-          starts. Proved by the byte read back; a disk that holds nothing is left as it is. A node may end rather than go on with such a disk, which is no crash. In \
-          simulation only. Tested is that what is acknowledged by two nodes outlives what happens to one disk: that no node \
+          starts. Proved by the byte read back; a disk that holds nothing is left as it is. A node may end rather than go on with such a disk, which is no crash. Of a \
+          real node the settings that it was given are left alone. Tested is that what is acknowledged by two nodes outlives what happens to one disk: that no node \
           serves, passes on or counts what it does not have any more, or leads without it. So it needs two copies of each key, \
           two in sync for each acknowledgement, and records that are synced before that: with less, loss is by design. Finds \
           systems that take rot for a torn write and cut what was committed, that believe what has no checksum, or that keep \
           a leader which cannot read its log.",
     strike_f: "bit-flip",
     heal_f: "replace-disk",
-    live: false,
+    live: true,
     min_copies: 2,
     shapes: &[
         Shape { name: "running", doc: "Of a node that goes on as if nothing had happened.", min_nodes: 3 },

@@ -1,6 +1,7 @@
 //! A cluster of real processes in the local sandbox.
 
 use crate::disk::{Disk, DiskError};
+use crate::files::{self, Snapshot};
 use crate::links::LinksOf;
 use crate::sandbox::{
     Endpoint, Ends, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach,
@@ -8,11 +9,12 @@ use crate::sandbox::{
 };
 use riprap_core::Seed;
 use riprap_core::cluster::{
-    Cluster, ClusterError, End, Link, Links, Lost, NodeId, NodeState, PerLink, Reading, UNLIMITED,
+    Cluster, ClusterError, End, FlippedBit, Link, Links, Lost, NodeId, NodeState, PerLink, Reading, UNLIMITED,
 };
 use riprap_core::system::{Deployment, NodePlace, System};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -48,6 +50,10 @@ struct Node {
     killed: Option<&'static str>,
     /// Whether its disk has been full in its process' life: to end of that is no crash.
     was_full: bool,
+    /// Whether its disk is not what it wrote: not to go on with that is no crash either.
+    has_rotted: bool,
+    /// What it needed before it was started for the first time, which is all that a new disk has.
+    prepared: Snapshot,
     /// How a process ended that nobody had told to.
     ended_by_itself: Vec<String>,
 }
@@ -94,9 +100,10 @@ impl LiveCluster {
     /// Writes what nodes need before they start for the first time, and gives them their disks.
     pub fn prepare(&self) -> Result<(), ClusterError> {
         self.system.prepare(&self.deployment).map_err(ClusterError)?;
-        if self.has_disks {
-            for (id, node) in self.lock().iter_mut() {
-                let data = self.deployment.place(*id).data_dir.clone();
+        for (id, node) in self.lock().iter_mut() {
+            let data = self.deployment.place(*id).data_dir.clone();
+            node.prepared = files::snapshot(&data).map_err(|e| unreadable(&data, &e))?;
+            if self.has_disks {
                 let removed = data.with_file_name("removed");
                 let random = Seed(self.deployment.seed).stream(&id.to_string(), "power");
                 node.disk = Some(Disk::mount(data, removed, random).map_err(disk_error)?);
@@ -191,6 +198,22 @@ impl LiveCluster {
         act(process).map_err(|e| ClusterError(e.to_string()))
     }
 
+    fn flip_bit_of(&self, id: NodeId, data: &Path, draw: u64) -> io::Result<Option<FlippedBit>> {
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).expect("it was asked for its state");
+        let held = files::holding(data, &node.prepared)?;
+        let count = held.len() as u64;
+        let Some((path, len)) = draw.checked_rem(count).and_then(|n| held.into_iter().nth(n as usize)) else {
+            return Ok(None);
+        };
+        let bit = (draw / count) % (len * 8);
+        let (offset, mask) = (bit / 8, 1 << (bit % 8));
+        let flip = || files::flip(&data.join(&path), offset, mask);
+        let (was, is) = node.disk.as_ref().map_or_else(flip, |disk| disk.durably(flip))?;
+        node.has_rotted = true;
+        Ok(Some(FlippedBit { path: path.display().to_string(), offset, was, is }))
+    }
+
     /// Asks a node's disk something, or tells it.
     fn with_disk<T>(&self, id: NodeId, act: impl FnOnce(&Disk) -> T) -> Result<T, ClusterError> {
         let nodes = self.lock();
@@ -220,7 +243,7 @@ impl Node {
     fn notice_end(&mut self) {
         let Some(process) = &mut self.process else { return };
         if let Ok(Some(status)) = process.has_exited() {
-            if self.killed.is_none() && !self.was_full {
+            if self.killed.is_none() && !self.was_full && !self.has_rotted {
                 self.ended_by_itself.push(status.to_string());
             }
             self.process = None;
@@ -284,6 +307,7 @@ impl Cluster for LiveCluster {
         let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
         let Some(process) = &mut node.process else {
             let how = node.killed.or_else(|| node.was_full.then_some("ended, its disk is full"));
+            let how = how.or_else(|| node.has_rotted.then_some("ended, its disk has rotted"));
             let how = how.or_else(|| node.ended_by_itself.last().map(String::as_str));
             return Ok(NodeState::Down(how.unwrap_or("never started").to_owned()));
         };
@@ -383,6 +407,39 @@ impl Cluster for LiveCluster {
         })
     }
 
+    fn flip_bit(&self, id: NodeId, draw: u64) -> Result<Option<FlippedBit>, ClusterError> {
+        let data = &self.deployment.place(id).data_dir;
+        let runs = self.state(id)? == NodeState::Running;
+        if runs {
+            // What it writes meanwhile could be taken back by the byte that is written.
+            self.pause(id)?;
+        }
+        let flipped = self.flip_bit_of(id, data, draw).map_err(|e| unreadable(data, &e));
+        if runs {
+            self.resume(id)?;
+        }
+        flipped
+    }
+
+    fn disk_has_rotted(&self, id: NodeId) -> Result<bool, ClusterError> {
+        Ok(self.lock().get(&id).ok_or_else(|| unknown(id))?.has_rotted)
+    }
+
+    fn replace_disk(&self, id: NodeId) -> Result<(), ClusterError> {
+        let data = &self.deployment.place(id).data_dir;
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
+        node.kill("killed")?;
+        let replace = || files::restore(data, &node.prepared);
+        let replaced = match &mut node.disk {
+            Some(disk) => disk.change_beneath(replace).map_err(disk_error)?,
+            None => replace(),
+        };
+        replaced.map_err(|e| unreadable(data, &e))?;
+        node.has_rotted = false;
+        Ok(())
+    }
+
     fn power_fail(&self, id: NodeId) -> Result<Lost, ClusterError> {
         let mut nodes = self.lock();
         let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
@@ -445,6 +502,10 @@ fn disk_error(error: DiskError) -> ClusterError {
 
 fn no_disk(id: NodeId) -> ClusterError {
     ClusterError(format!("{id} has no disk of its own"))
+}
+
+fn unreadable(folder: &Path, error: &io::Error) -> ClusterError {
+    ClusterError(format!("failed to read or change {}: {error}", folder.display()))
 }
 
 fn unknown(id: NodeId) -> ClusterError {

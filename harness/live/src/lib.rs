@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod disk;
+mod files;
 pub mod interrupt;
 mod links;
 pub mod machine;

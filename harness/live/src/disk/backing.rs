@@ -651,3 +651,6 @@ fn read_up_to(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
     bytes.truncate(done);
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

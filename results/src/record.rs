@@ -80,6 +80,7 @@ pub(crate) mod tests {
                 op_timeout_ms: 10_000,
                 recovery_limit_ms: 30_000,
                 drain_limit_ms: 30_000,
+                bootstrap: Vec::new(),
                 settings: [("min.insync.replicas".to_owned(), "2".to_owned())].into(),
             },
             riprap: "0.1.0".to_owned(),

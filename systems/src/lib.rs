@@ -6,6 +6,7 @@
 mod bundled;
 mod cache;
 pub mod described;
+mod external;
 mod kafka;
 pub mod librdkafka;
 mod nats;
@@ -13,6 +14,7 @@ mod prepare;
 mod probe;
 pub mod simulated;
 
+use librdkafka::Admin;
 use riprap_core::system::System;
 use simulated::Simulated;
 
@@ -22,10 +24,20 @@ pub trait Registered: System {
     fn simulated(&self) -> Option<&'static dyn Simulated> {
         None
     }
+
+    /// How to reach it, if it is a cluster that is there already: its nodes are not deployed, and none of the methods that
+    /// are about nodes is called.
+    fn existing(&self) -> Option<Reach> {
+        None
+    }
 }
 
+/// Makes an administrator of the cluster that these addresses (`HOST:PORT`) are of, with these properties of the client
+/// library. Errors: one line.
+pub type Reach = fn(&[String], &[(String, String)]) -> Result<Admin, String>;
+
 /// All systems, sorted by name.
-pub static ALL: &[&dyn Registered] = &[&bundled::Bundled, &kafka::Kafka, &nats::Nats];
+pub static ALL: &[&dyn Registered] = &[&bundled::Bundled, &external::External, &kafka::Kafka, &nats::Nats];
 
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static dyn Registered> {

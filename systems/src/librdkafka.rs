@@ -8,8 +8,11 @@
 //! Of transactions, which the whole is either in or not, more can be said: see `txn.rs`.
 //! Source: librdkafka's INTRODUCTION.md, "Message persistence status".
 
+mod admin;
 mod callbacks;
 mod txn;
+
+pub use admin::Admin;
 
 use callbacks::{Rebalances, Reports};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -669,6 +672,7 @@ mod tests {
                 transactional_id: None,
                 isolation: Isolation::ReadCommitted,
                 group_id: "g".to_owned(),
+                topic_prefix: "t".to_owned(),
                 partitions_per_topic: 1,
                 replication_factor: 1,
                 value_bytes: 1,

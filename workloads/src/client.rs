@@ -4,7 +4,7 @@
 //! what that has left open; what others leave open the coordinator has to end.
 
 use crate::{Connect, Shared, client_properties};
-use riprap_core::client::{Client, ClientConfig, ClientLog, Completion, LocalFuture, Log, LogError};
+use riprap_core::client::{Client, ClientConfig, ClientLog, Completion, LocalFuture, Log, LogError, TOPIC};
 use riprap_core::op::{Extra, F, Key, Kind, Mop, Offset, Op, OpError, OpValue, Process, Txn};
 use riprap_core::plan::TestConfig;
 use serde_json::{Map, Value as Json, json};
@@ -38,9 +38,10 @@ pub(crate) fn config(
         bootstrap: shared.bootstrap.clone(),
         acks: config.acks.clone(),
         idempotence: config.idempotence,
-        transactional_id: config.txn.then(|| transactional_id(config, process)),
+        transactional_id: config.txn.then(|| shared.namespace.clone() + &transactional_id(config, process)),
         isolation: config.isolation,
-        group_id: "riprap".to_owned(),
+        group_id: format!("{}riprap", shared.namespace),
+        topic_prefix: format!("{}{TOPIC}", shared.namespace),
         partitions_per_topic: PARTITIONS_PER_TOPIC,
         replication_factor: config.replication_factor,
         value_bytes: config.value_bytes,

@@ -51,6 +51,8 @@ pub struct Shared {
     pub bootstrap: Vec<String>,
     /// Where the clients' own warnings go.
     pub log: ClientLog,
+    /// What the names of the run's topics, groups and transactional ids begin with: nothing in a cluster that is the run's own.
+    pub namespace: String,
     /// The topics that are known to exist.
     pub topics: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -198,6 +200,7 @@ mod tests {
             op_timeout_ms: 5000,
             recovery_limit_ms: 60_000,
             drain_limit_ms: 120_000,
+            bootstrap: Vec::new(),
             settings: BTreeMap::new(),
         }
     }

@@ -117,7 +117,8 @@ pub(crate) enum Command {
   riprap test --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
   riprap test --defect min-isr-unclean --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
   riprap test --sub-via assign,subscribe --seed 42 --json
-  riprap test --txn --sub-via subscribe")]
+  riprap test --txn --sub-via subscribe
+  riprap test --system external --bootstrap 10.0.0.1:9092,10.0.0.2:9092 --nodes 3")]
 pub(crate) struct TestArgs {
     /// The system under test (see `riprap list systems`), or the file that describes it
     #[arg(long, value_name = "NAME[@VERSION]|FILE.toml", default_value = "broker")]
@@ -126,15 +127,10 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "NAME", default_value = "queue")]
     pub(crate) workload: String,
     /// What is done to the cluster: faults, each with a role of nodes, a shape or both after colons or without; `all`;
-    /// `none`
-    #[arg(
-        long,
-        value_name = "FAULT[:ROLE][:SHAPE],...",
-        value_delimiter = ',',
-        default_value = "kill,partition"
-    )]
+    /// `none` [default: kill,partition; of a cluster that is there already, none]
+    #[arg(long, value_name = "FAULT[:ROLE][:SHAPE],...", value_delimiter = ',')]
     pub(crate) nemesis: Vec<String>,
-    /// How many nodes
+    /// How many nodes; of a cluster that is there already, how many it has at least
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true, value_parser = whole(1, MAX_NODES))]
     pub(crate) nodes: u16,
     /// How many more nodes are controllers and nothing else; with none, each node is one too
@@ -204,9 +200,12 @@ pub(crate) struct TestArgs {
     /// Run on these hosts, over SSH
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "bootstrap")]
     pub(crate) hosts: Vec<String>,
-    /// Test a cluster that runs already; no faults but client crashes
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) bootstrap: Option<String>,
+    /// With --system external: where the cluster is that is there already, some of its brokers. They are left alone: no faults
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', value_parser = parse_bootstrap)]
+    pub(crate) bootstrap: Vec<String>,
+    /// Leave the run's topics in a cluster that is there already
+    #[arg(long, conflicts_with_all = ["sim", "hosts"])]
+    pub(crate) keep_topics: bool,
     /// Change a property of the system under test or, after `client.`, of the client library
     #[arg(long = "set", value_name = "PROPERTY=VALUE", value_parser = parse_setting)]
     pub(crate) settings: Vec<(String, String)>,
@@ -236,6 +235,7 @@ was not made, and 0. How fast they are is told, and changes no exit code.",
     mut_arg("defect", |arg| arg.hide(true)),
     mut_arg("hosts", |arg| arg.hide(true)),
     mut_arg("bootstrap", |arg| arg.hide(true)),
+    mut_arg("keep_topics", |arg| arg.hide(true)),
     mut_arg("bin", |arg| arg.hide(true)),
     mut_arg("json", |arg| arg.help("Print results.json instead of a table"))
 )]
@@ -274,6 +274,7 @@ that run down; its test.json has the knobs.",
     mut_arg("controllers", |arg| arg.hide(true)),
     mut_arg("hosts", |arg| arg.hide(true)),
     mut_arg("bootstrap", |arg| arg.hide(true)),
+    mut_arg("keep_topics", |arg| arg.hide(true)),
     mut_arg("bin", |arg| arg.hide(true))
 )]
 pub(crate) struct SimArgs {
@@ -572,6 +573,11 @@ pub(crate) fn parse_listen(text: &str) -> Result<std::net::SocketAddr, String> {
 
 pub(crate) fn parse_address(text: &str) -> Result<riprap_broker::Address, String> {
     text.parse().map_err(|_| "HOST:PORT is right".to_owned())
+}
+
+/// `HOST:PORT`, as it is given to client libraries.
+fn parse_bootstrap(text: &str) -> Result<String, String> {
+    parse_address(text).map(|_| text.to_owned())
 }
 
 /// A time of at least this and at most a week.

@@ -174,9 +174,10 @@ mod tests {
             ("test --set x", "--set is `x`; PROPERTY=VALUE is right"),
             ("test --sim --hosts a", "--sim and --hosts exclude each other; one of them is right"),
             (
-                "test --hosts a --bootstrap b",
+                "test --hosts a --bootstrap b:1",
                 "--hosts and --bootstrap exclude each other; one of them is right",
             ),
+            ("test --bootstrap b", "--bootstrap is `b`; HOST:PORT is right"),
             ("check", "missing <HISTORY>; `riprap check <HISTORY>` is right"),
             ("check a.jsonl --guarantees x", "--guarantees is `x`; one of: riprap, jepsen"),
             ("list", "missing <WHAT>; one of: systems, workloads, faults, checkers, defects"),

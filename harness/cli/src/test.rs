@@ -1,6 +1,7 @@
 //! `riprap test`: one run, from deployment to verdict.
 
 pub(crate) mod crash;
+mod external;
 mod live;
 mod phases;
 pub(crate) mod sim;
@@ -9,7 +10,7 @@ mod story;
 use crate::args::TestArgs;
 use crate::{Failure, print};
 use crash::NodeCrash;
-use live::LiveStage;
+use live::{LiveStage, RealCluster};
 use phases::{Active, Stage as _, observe_op, phases};
 use riprap_checker::{Valid, Verdict};
 use riprap_core::client::SubscribeVia;
@@ -71,7 +72,7 @@ pub(crate) struct Test {
 
 pub(crate) fn run(args: &TestArgs) -> Result<u8, Failure> {
     let test = Test::resolve(args)?;
-    if args.sim {
+    if args.sim || test.system.existing().is_some() {
         return test.run(args, None);
     }
     test.install()?;
@@ -135,7 +136,7 @@ impl Test {
         Ok(TestConfig {
             system: args.system.clone(),
             workload: args.workload.clone(),
-            nemesis: args.nemesis.clone(),
+            nemesis: nemesis(args),
             sim: args.sim.then(Physics::default),
             nodes: args.nodes,
             controllers: args.controllers,
@@ -158,6 +159,7 @@ impl Test {
             op_timeout_ms: millis(args.op_timeout),
             recovery_limit_ms: millis(args.recovery_limit),
             drain_limit_ms: millis(args.drain_limit),
+            bootstrap: args.bootstrap.clone(),
             settings: args.settings.iter().cloned().collect(),
         })
     }
@@ -189,6 +191,7 @@ impl Test {
                 "{nodes} nodes and {controllers} controllers; {MAX_NODES} in all at most are right"
             )));
         }
+        external::check(&config, system.existing())?;
         let faults = riprap_nemesis::parse(&config.nemesis, place(&config)).map_err(Failure::Usage)?;
         let (clients, systems): (Vec<_>, Vec<_>) =
             config.settings.clone().into_iter().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
@@ -227,10 +230,10 @@ impl Test {
         installed.map_err(Failure::Harness)
     }
 
-    /// Runs it, in the sandbox or in simulation, and says what came of it.
+    /// Runs it, in the sandbox, in simulation or where it is already, and says what came of it.
     fn run(&self, args: &TestArgs, inside: Option<&Inside>) -> Result<u8, Failure> {
         let stop = interrupt::catch();
-        if inside.is_some() {
+        if self.simulated.is_none() {
             self.allow_files()?;
         }
         let progress = RefCell::new(Progress::stderr());
@@ -241,7 +244,8 @@ impl Test {
         }
         let outcome = match inside {
             Some(inside) => self.carry_out(inside, &run, &progress, stop),
-            None => self.carry_out_simulated(&run, &progress, stop, None),
+            None if self.simulated.is_some() => self.carry_out_simulated(&run, &progress, stop, None),
+            None => external::carry_out(self, args.keep_topics, &run, &progress, stop),
         };
         progress.borrow_mut().finish();
         let (history, verdict) = outcome?;
@@ -298,8 +302,12 @@ impl Test {
     fn headline(&self, run: &RunDir) -> String {
         let config = &self.config;
         format!(
-            "riprap: {}{}, {}{} on {} {}nodes{}, faults {}, {} s, seed {}, run {}",
+            "riprap: {}{}{}, {}{} on {} {}nodes{}, faults {}, {} s, seed {}, run {}",
             config.system,
+            match config.bootstrap.as_slice() {
+                [] => String::new(),
+                there => format!(" at {}", there.join(",")),
+            },
             config.defect.as_ref().map(|defect| format!(" with defect {defect}")).unwrap_or_default(),
             config.workload,
             if config.txn { " in transactions" } else { "" },
@@ -388,7 +396,8 @@ impl Test {
         stop: &AtomicBool,
     ) -> Result<(History, Verdict), Failure> {
         let cluster = Arc::new(self.deploy(inside, run, progress, stop)?);
-        let mut stage = LiveStage::new(self, &cluster, run, progress, stop)?;
+        let shared: Arc<dyn RealCluster> = Arc::clone(&cluster) as _;
+        let mut stage = LiveStage::new(self, &shared, run, progress, stop)?;
         let (history, mut verdict) = phases(self, &mut stage, progress, stop)?;
         let crashes = stage.crashes();
         if let (Some(crash), Some(full)) = (crashes.first(), full_disk(run.path())) {
@@ -575,18 +584,26 @@ fn remove_data(run: &RunDir, config: &TestConfig, verdict: &Verdict) {
     }
 }
 
-fn unsupported(args: &TestArgs) -> Result<(), Failure> {
-    let complaint = if !args.hosts.is_empty() {
-        Some("--hosts: this version runs in the local sandbox only; leave it out")
-    } else if args.bootstrap.is_some() {
-        Some("--bootstrap: this version tests clusters that it deploys itself; leave it out")
+/// The faults that are asked for; if none are, those that are usual.
+fn nemesis(args: &TestArgs) -> Vec<String> {
+    let usual: &[&str] = if args.bootstrap.is_empty() { &["kill", "partition"] } else { &["none"] };
+    if args.nemesis.is_empty() {
+        usual.iter().map(|word| (*word).to_owned()).collect()
     } else {
-        None
-    };
-    match complaint {
-        Some(complaint) => Err(Failure::usage(complaint)),
-        None => Ok(()),
+        args.nemesis.clone()
     }
+}
+
+fn unsupported(args: &TestArgs) -> Result<(), Failure> {
+    if !args.hosts.is_empty() {
+        return Err(Failure::usage("--hosts: this version runs in the local sandbox only; leave it out"));
+    }
+    if args.keep_topics && args.bootstrap.is_empty() {
+        return Err(Failure::usage(
+            "--keep-topics: it is about a cluster that is there already; leave it out",
+        ));
+    }
+    Ok(())
 }
 
 /// What each option may be and they may not be together.

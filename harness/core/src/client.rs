@@ -86,6 +86,8 @@ pub struct ClientConfig {
     pub isolation: Isolation,
     /// The consumer group.
     pub group_id: String,
+    /// What the names of its topics begin with, before their numbers: [`TOPIC`], after the run's namespace.
+    pub topic_prefix: String,
     /// How many keys share a topic: key `k` is partition `k % n` of topic number `k / n`.
     pub partitions_per_topic: u32,
     /// How many nodes keep each partition.
@@ -108,7 +110,7 @@ impl ClientConfig {
     /// The topic and the partition that a key stands for.
     pub fn topic_partition(&self, key: Key) -> (String, i32) {
         let n = i64::from(self.partitions_per_topic);
-        (format!("t{}", key.0.div_euclid(n)), key.0.rem_euclid(n) as i32)
+        (format!("{}{}", self.topic_prefix, key.0.div_euclid(n)), key.0.rem_euclid(n) as i32)
     }
 
     /// The payload of the record of a value.
@@ -118,14 +120,21 @@ impl ClientConfig {
 
     /// The key that a topic and a partition stand for; `None` for a topic that is not the workload's.
     pub fn key(&self, topic: &str, partition: i32) -> Option<Key> {
-        key_of(topic, partition, self.partitions_per_topic)
+        key_in(&self.topic_prefix, topic, partition, self.partitions_per_topic)
     }
 }
 
-/// The key that a topic and a partition stand for, in topics of so many partitions; `None` for a topic that is not the
-/// workload's.
+/// What the name of a topic is, before its number, in a cluster that is the run's own.
+pub const TOPIC: &str = "t";
+
+/// The key that a topic and a partition stand for, in topics of so many partitions, in a cluster that is the run's own; `None`
+/// for a topic that is not the workload's.
 pub fn key_of(topic: &str, partition: i32, partitions_per_topic: u32) -> Option<Key> {
-    let topic: i64 = topic.strip_prefix('t')?.parse().ok()?;
+    key_in(TOPIC, topic, partition, partitions_per_topic)
+}
+
+fn key_in(prefix: &str, topic: &str, partition: i32, partitions_per_topic: u32) -> Option<Key> {
+    let topic: i64 = topic.strip_prefix(prefix)?.parse().ok()?;
     Some(Key(topic * i64::from(partitions_per_topic) + i64::from(partition)))
 }
 

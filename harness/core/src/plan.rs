@@ -118,6 +118,9 @@ pub struct TestConfig {
     pub recovery_limit_ms: u64,
     /// How long the final reads may take. Units: milliseconds.
     pub drain_limit_ms: u64,
+    /// `HOST:PORT` of a cluster that is there already; none of one that is deployed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bootstrap: Vec<String>,
     /// `--set NAME=VALUE`.
     pub settings: BTreeMap<String, String>,
 }

@@ -26,6 +26,7 @@ fn client(mock: &Mock, transactional_id: Option<&str>) -> KafkaLog {
         transactional_id: transactional_id.map(str::to_owned),
         isolation: Isolation::ReadCommitted,
         group_id: "riprap".to_owned(),
+        topic_prefix: "t".to_owned(),
         partitions_per_topic: 4,
         replication_factor: 1,
         value_bytes: 1,

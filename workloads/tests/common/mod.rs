@@ -51,6 +51,7 @@ pub(crate) fn config(workload: &str, seed: u64, via: &[SubscribeVia]) -> TestCon
         op_timeout_ms: 1000,
         recovery_limit_ms: 1000,
         drain_limit_ms: 1000,
+        bootstrap: Vec::new(),
         settings: BTreeMap::new(),
     }
 }
@@ -132,6 +133,7 @@ pub(crate) fn main_phase(config: TestConfig, ops: u64, op_ns: u64, fault: Fault)
         connect: Rc::new(connect),
         bootstrap: Vec::new(),
         log: Default::default(),
+        namespace: String::new(),
         topics: Arc::default(),
     };
     let mut run = Run {

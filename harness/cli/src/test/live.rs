@@ -6,9 +6,11 @@ use super::phases::{Active, Stage, observe_op, strike};
 use crate::Failure;
 use riprap_core::History;
 use riprap_core::client::ClientLog;
+use riprap_core::cluster::Cluster;
 use riprap_core::fault::{Fault, FaultInfo};
 use riprap_core::generator::BoxedGenerator;
 use riprap_core::op::Process;
+use riprap_core::system::System;
 use riprap_live::cluster::LiveCluster;
 use riprap_live::runner::{Happening, Limits, MakeClient, Runner, Strike};
 use riprap_results::{Progress, RunDir};
@@ -28,9 +30,51 @@ const NEMESIS_TIMEOUT: Duration = Duration::from_secs(60);
 /// of some seconds, but for those that wait for a group's coordinator.
 const LATE_LIMIT: Duration = Duration::from_secs(20);
 
+/// A cluster of real nodes, be it that riprap has deployed it or that it was there before.
+pub(super) trait RealCluster: Cluster + Send + Sync {
+    /// `HOST:PORT` of nodes that clients may begin with.
+    fn bootstrap(&self, system: &dyn System) -> Vec<String>;
+
+    /// What names of the run's own begin with there.
+    fn namespace(&self) -> &str;
+
+    /// Waits until it serves. Errors: what it still waits for, when time is over or `stop` says so.
+    fn await_serving(&self, limit: Duration, stop: &mut dyn FnMut() -> bool) -> Result<(), String>;
+
+    /// How many packets the cuts have dropped, where that is counted.
+    fn dropped_packets(&self) -> Option<u64>;
+
+    /// The nodes that ended though nobody had ended them.
+    fn crashes(&self) -> Vec<NodeCrash>;
+}
+
+impl RealCluster for LiveCluster {
+    fn bootstrap(&self, system: &dyn System) -> Vec<String> {
+        let deployment = self.deployment();
+        deployment.brokers().iter().map(|place| system.bootstrap(deployment, place.id)).collect()
+    }
+
+    fn namespace(&self) -> &str {
+        ""
+    }
+
+    fn await_serving(&self, limit: Duration, stop: &mut dyn FnMut() -> bool) -> Result<(), String> {
+        LiveCluster::await_serving(self, limit, stop)
+    }
+
+    fn dropped_packets(&self) -> Option<u64> {
+        LiveCluster::dropped_packets(self)
+    }
+
+    fn crashes(&self) -> Vec<NodeCrash> {
+        let ended = self.ended_by_themselves().into_iter();
+        ended.map(|(node, status)| NodeCrash::live(node, status)).collect()
+    }
+}
+
 /// See the module.
 pub(super) struct LiveStage<'a> {
-    cluster: Arc<LiveCluster>,
+    cluster: Arc<dyn RealCluster>,
     progress: &'a RefCell<Progress>,
     stop: &'a AtomicBool,
     runner: Runner<'a>,
@@ -40,7 +84,7 @@ pub(super) struct LiveStage<'a> {
 impl<'a> LiveStage<'a> {
     pub(super) fn new(
         test: &Test,
-        cluster: &Arc<LiveCluster>,
+        cluster: &Arc<dyn RealCluster>,
         run: &'a Arc<RunDir>,
         progress: &'a RefCell<Progress>,
         stop: &'a AtomicBool,
@@ -63,7 +107,7 @@ impl<'a> LiveStage<'a> {
                 }
             }
         };
-        let clients = make_client(test, cluster, run);
+        let clients = make_client(test, &**cluster, run);
         let runner = Runner::new(limits, clients, nemesis_thread(test, cluster), stop, observe);
         Ok(LiveStage { cluster: Arc::clone(cluster), progress, stop, runner, began: Instant::now() })
     }
@@ -91,7 +135,7 @@ impl Stage for LiveStage<'_> {
     }
 
     fn await_serving(&mut self, limit: Duration) -> Result<Result<(), String>, Failure> {
-        Ok(self.cluster.await_serving(limit, || {
+        Ok(self.cluster.await_serving(limit, &mut || {
             self.progress.borrow_mut().tick();
             self.stop.load(Ordering::Relaxed)
         }))
@@ -102,22 +146,20 @@ impl Stage for LiveStage<'_> {
     }
 
     fn crashes(&self) -> Vec<NodeCrash> {
-        let ended = self.cluster.ended_by_themselves().into_iter();
-        ended.map(|(node, status)| NodeCrash::live(node, status)).collect()
+        self.cluster.crashes()
     }
 }
 
-fn make_client(test: &Test, cluster: &LiveCluster, run: &Arc<RunDir>) -> MakeClient {
+fn make_client(test: &Test, cluster: &dyn RealCluster, run: &Arc<RunDir>) -> MakeClient {
     let (config, workload, system) = (test.config.clone(), test.workload, test.system);
-    let deployment = cluster.deployment();
-    let bootstrap: Vec<String> =
-        deployment.brokers().iter().map(|place| system.bootstrap(deployment, place.id)).collect();
+    let (bootstrap, namespace) = (cluster.bootstrap(system), cluster.namespace().to_owned());
     let (log, topics) = (client_log(run), Arc::<Mutex<BTreeSet<String>>>::default());
     Arc::new(move |process: Process| {
         let shared = Shared {
             connect: Rc::new(move |client_config| system.client(client_config)),
             bootstrap: bootstrap.clone(),
             log: log.clone(),
+            namespace: namespace.clone(),
             topics: Arc::clone(&topics),
         };
         workload.client(&config, &shared, process)
@@ -134,7 +176,7 @@ fn client_log(run: &Arc<RunDir>) -> ClientLog {
     }))
 }
 
-fn nemesis_thread(test: &Test, cluster: &Arc<LiveCluster>) -> Strike {
+fn nemesis_thread(test: &Test, cluster: &Arc<dyn RealCluster>) -> Strike {
     let faults: Vec<&'static dyn Fault> = test.faults.iter().map(|(fault, _)| *fault).collect();
     let cluster = Arc::clone(cluster);
     Arc::new(move |op| strike(&faults, &*cluster, op))

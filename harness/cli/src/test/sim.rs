@@ -194,6 +194,7 @@ fn make_client(test: &Test, simulated: &'static dyn Simulated) -> MakeClient {
             connect: Rc::new(move |client_config| simulated.client(&io, client_config)),
             bootstrap: bootstrap.clone(),
             log: Default::default(),
+            namespace: String::new(),
             topics: Arc::clone(&topics),
         };
         workload.client(&config, &shared, process)

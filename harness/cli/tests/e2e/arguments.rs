@@ -122,7 +122,31 @@ fn wrong_arguments_are_told_in_one_line() {
         ("replay /etc/passwd", "/etc/passwd: expected "),
         ("shrink /no/such/run -o a", "/no/such/run: No such file"),
         ("test --hosts a,b", "--hosts: "),
-        ("test --bootstrap a:9092", "--bootstrap: "),
+        (
+            "test --bootstrap a:9092",
+            "--bootstrap: system `broker` is deployed by riprap itself; leave it out",
+        ),
+        ("test --system external", "--system external: --bootstrap HOST:PORT,... is missing"),
+        ("test --system external --bootstrap a", "--bootstrap is `a`; HOST:PORT is right"),
+        (
+            "test --system external --bootstrap a:1 --nemesis kill",
+            "--nemesis kill: the nodes of a cluster that is there ",
+        ),
+        (
+            "test --system external --bootstrap a:1 --nemesis all",
+            "--nemesis all: the nodes of a cluster that is there ",
+        ),
+        (
+            "test --system external --bootstrap a:1 --set a=1",
+            "--set a: system `external` has its settings already",
+        ),
+        (
+            "test --system external --bootstrap a:1 --defect x",
+            "--defect: system `external` has no planted defects",
+        ),
+        ("test --system external --bootstrap a:1 --bin /bin/true", "--bin: system `external` runs already"),
+        ("test --system external --sim", "--sim: system `external` runs live only"),
+        ("test --keep-topics", "--keep-topics: it is about a cluster that is there already; leave it out"),
         ("test --txn --idempotence false", "--txn and --idempotence false exclude each other: "),
         (
             "test --workload abort --idempotence false",

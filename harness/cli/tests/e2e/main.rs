@@ -7,6 +7,7 @@
 mod arguments;
 mod broken;
 mod compare;
+mod external;
 mod histories;
 mod runs;
 mod simulated;

@@ -176,6 +176,7 @@ pub(crate) fn settings(name: &str) -> ClientConfig {
         transactional_id: None,
         isolation: Isolation::ReadCommitted,
         group_id: "g".to_owned(),
+        topic_prefix: "t".to_owned(),
         partitions_per_topic: 2,
         replication_factor: 3,
         value_bytes: 1,

@@ -68,10 +68,10 @@ impl Comparison {
             rows.iter().for_each(|row| table_row(page, row));
             page.raw("</tbody>\n");
         }
-        page.raw("</table></div>\n<p class=\"note\">A number is the middle one over seeds, in brackets the smallest and the \
-                  largest; behind × how many times as much it is as that of ")
+        page.raw("</table></div>\n<p class=\"note\">A number is the median over seeds, in brackets the smallest and the \
+                  largest; behind × the ratio to the number of <b>")
             .text(first)
-            .raw(" with the same seed. Operations count that ended ok in the main phase, faults and all; the recovery is \
+            .raw("</b> with the same seed. Operations count that ended ok in the main phase, faults and all; the recovery is \
                   from the healing of all faults until every node served. How fast they were makes none worse.</p>\n");
     }
 

@@ -11,12 +11,13 @@ static INFO: FaultInfo = FaultInfo {
     name: "hold",
     doc: "What is sent to some nodes on the connections that stand waits, as in a queue or behind a lost packet, and \
           arrives when it is let go, though its sender may have timed out and asked again on another connection: on all of \
-          them, on those with other nodes, or on those with clients. Proved by how many of either kind wait; a node that has \
-          none is left as it is. In simulation only. Finds what a request does that comes too late: a produce after its \
+          them, on those with other nodes, or on those with clients. Proved by how many of either kind wait, and on real \
+          nodes by a connection of the harness's own over each link, which is held with the others; a node that has none is left \
+          as it is. Finds what a request does that comes too late: a produce after its \
           transaction, an end of a transaction after the next has begun.",
     strike_f: "hold",
     heal_f: "let-go",
-    live: false,
+    live: true,
     min_copies: 1,
     shapes: LINKS,
 };

@@ -388,6 +388,13 @@ impl Cluster for LiveCluster {
         self.network.set_refusals(&nodes.iter().map(of).collect()).map_err(sandbox)
     }
 
+    fn hold(&self, nodes: &BTreeSet<NodeId>, links: Links) -> Result<PerLink<usize>, ClusterError> {
+        let directions = nodes.iter().flat_map(|node| self.links().to(*node, links)).collect();
+        let held = self.network.hold(&directions).map_err(sandbox)?;
+        let clients = held.iter().filter(|(from, _)| *from == Endpoint::Harness).count();
+        Ok(PerLink { peers: held.len() - clients, clients })
+    }
+
     fn reset(&self, node: NodeId, links: Links) -> Result<PerLink<usize>, ClusterError> {
         let others = self.links().to(node, links).map(|(from, _)| from).collect();
         let broken = self.network.reset(ix(node), &others).map_err(sandbox)?;

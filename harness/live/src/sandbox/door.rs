@@ -6,13 +6,16 @@
 //! ```text
 //! table ip riprap {
 //!     set relayed|refused { type ipv4_addr }
+//!     set held { type ipv4_addr . inet_service . inet_service }
+//!     chain hold    { meta l4proto tcp  ip saddr . tcp sport . tcp dport @held  queue }
 //!     chain relay   { ip saddr @relayed  queue }
 //!     chain refusal { meta l4proto tcp  ip saddr @refused  counter  reject with icmp port-unreachable }
 //!     chain input { type filter hook input priority 0;
+//!         ip tos PROBE_OF_HOLD  goto hold
 //!         ip tos PROBE_OF_DELAY|PROBE_OF_RATE  goto relay
 //!         ip tos PROBE_OF_REFUSAL  goto refusal
 //!         ip tos of another probe  accept
-//!         jump relay  jump refusal
+//!         jump hold  jump relay  jump refusal
 //!     }
 //! }
 //! ```
@@ -37,9 +40,13 @@ const RELAY: &str = "relay";
 const RELAYED: (&str, u32) = ("relayed", 1);
 const REFUSAL: &str = "refusal";
 const REFUSED: (&str, u32) = ("refused", 2);
+const HOLD: &str = "hold";
+const HELD: (&str, u32) = ("held", 3);
 const INPUT: &str = "input";
 /// NF_INET_LOCAL_IN; NF_IP_PRI_FILTER.
 const HOOK: Hook = Hook { number: 1, priority: 0 };
+/// To nft(8), ipv4_addr . inet_service . inet_service, though as one word.
+const FLOW: Key = Key { size_bytes: 8, kind: (7 << 6) | 7 };
 /// To nft(8), ipv4_addr.
 const ADDRESS: Key = Key { size_bytes: 4, kind: 7 };
 const SOURCE_OFFSET_BYTES: u32 = 12;
@@ -67,13 +74,25 @@ impl Door {
         self.replace(REFUSED.0, sources)
     }
 
+    /// Replaces the connections of which what arrives is handed to the relay: by who sends it, and both ports.
+    pub(super) fn set_held(&mut self, flows: &[(SocketAddrV4, u16)]) -> Result<(), Refusal> {
+        let key = |(from, to): &(SocketAddrV4, u16)| {
+            [&from.ip().octets()[..], &from.port().to_be_bytes(), &to.to_be_bytes()].concat()
+        };
+        self.replace_keys(HELD.0, &flows.iter().map(key).collect::<Vec<_>>())
+    }
+
     fn replace(&mut self, set: &str, sources: &[Ipv4Addr]) -> Result<(), Refusal> {
-        if !self.is_made && sources.is_empty() {
+        let keys: Vec<Vec<u8>> = sources.iter().map(|address| address.octets().to_vec()).collect();
+        self.replace_keys(set, &keys)
+    }
+
+    fn replace_keys(&mut self, set: &str, keys: &[Vec<u8>]) -> Result<(), Refusal> {
+        if !self.is_made && keys.is_empty() {
             return Ok(());
         }
-        let keys: Vec<Vec<u8>> = sources.iter().map(|address| address.octets().to_vec()).collect();
         let mut messages = if self.is_made { Vec::new() } else { make() };
-        messages.extend(TABLE.replace_elements(set, &keys));
+        messages.extend(TABLE.replace_elements(set, keys));
         self.nft.transaction(messages)?;
         self.is_made = true;
         Ok(())
@@ -90,9 +109,18 @@ fn make() -> Vec<Message> {
         TABLE.create(),
         TABLE.set(RELAYED.0, RELAYED.1, &ADDRESS),
         TABLE.set(REFUSED.0, REFUSED.1, &ADDRESS),
+        TABLE.set(HELD.0, HELD.1, &FLOW),
+        TABLE.chain(HOLD, None),
         TABLE.chain(RELAY, None),
         TABLE.chain(REFUSAL, None),
         TABLE.chain(INPUT, Some(HOOK)),
+        TABLE.rule(HOLD, |m| {
+            nft::load_transport(m);
+            nft::unless_ends(m, Compare::Equal, &[libc::IPPROTO_TCP as u8]);
+            nft::load_header_and_ports(m, SOURCE_OFFSET_BYTES);
+            nft::unless_in_ends(m, HELD.0, HELD.1);
+            nft::queue(m, relay::QUEUE);
+        }),
         TABLE.rule(RELAY, |m| {
             unless_from_ends(m, RELAYED);
             nft::queue(m, relay::QUEUE);
@@ -110,10 +138,11 @@ fn make() -> Vec<Message> {
             Kind::Reach | Kind::Loss => None,
             Kind::Delay | Kind::Rate => Some(RELAY),
             Kind::Refusal => Some(REFUSAL),
+            Kind::Hold => Some(HOLD),
         };
         lead_probes(TABLE, INPUT, kind, chain)
     }));
-    messages.extend([RELAY, REFUSAL].map(|chain| TABLE.rule(INPUT, |m| nft::jump(m, chain))));
+    messages.extend([HOLD, RELAY, REFUSAL].map(|chain| TABLE.rule(INPUT, |m| nft::jump(m, chain))));
     messages
 }
 
@@ -123,18 +152,18 @@ fn unless_from_ends(m: &mut Message, (set, number): (&str, u32)) {
     nft::unless_in_ends(m, set, number);
 }
 
-/// Somebody to connect to, in the calling thread's namespace; nobody is served.
-pub(super) fn listen(address: Ipv4Addr) -> io::Result<TcpListener> {
+/// Somebody to connect to, in the calling thread's namespace, for a probe of a kind; nobody is served.
+pub(super) fn listen(address: Ipv4Addr, kind: Kind) -> io::Result<TcpListener> {
     let listener = TcpListener::bind((address, 0))?;
     // Its half of opening a connection is a probe as well.
-    sys::set_type_of_service(listener.as_fd(), Kind::Refusal.services()[0])?;
+    sys::set_type_of_service(listener.as_fd(), kind.services()[0])?;
     Ok(listener)
 }
 
 /// Whether a connection from the calling thread's namespace is refused. Errors: `TimedOut`: it is neither refused nor made.
 pub(super) fn is_refused(to: SocketAddrV4, wait: Duration) -> io::Result<bool> {
     match sys::connect_with_type_of_service(to, Kind::Refusal.services()[0], wait) {
-        Ok(()) => Ok(false),
+        Ok(_) => Ok(false),
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         Err(e) => Err(e),
     }

@@ -25,6 +25,7 @@ mod door;
 mod enter;
 mod error;
 mod filter;
+mod holds;
 mod links;
 mod netlink;
 mod network;

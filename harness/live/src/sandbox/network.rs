@@ -12,6 +12,7 @@ use super::door::Door;
 use super::enter::Inside;
 use super::error::SandboxError;
 use super::filter::Filter;
+use super::holds::HoldProbe;
 use super::links::{self, Pair};
 use super::netlink::Socket;
 use super::packets::Tampering;
@@ -87,6 +88,7 @@ pub struct Network {
     /// The harness's own.
     door: Mutex<Door>,
     pub(super) tampering: Mutex<Tampering>,
+    pub(super) hold_probes: Mutex<Vec<HoldProbe>>,
     /// Position 0 is the harness, node i is at i + 1.
     pub(super) probes: Mutex<Probes>,
 }
@@ -112,6 +114,7 @@ impl Network {
             filter: filter.into(),
             door: door.into(),
             tampering: Mutex::default(),
+            hold_probes: Mutex::default(),
             probes: Probes::default().into(),
         };
         network.build(nodes)?;

@@ -45,9 +45,12 @@ const COUNTER_PACKETS: u16 = 2;
 
 const REG_VERDICT: u32 = 0;
 const REG_1: u32 = 1;
+/// NFT_REG32_01: register 1 from its fifth byte on.
+const REG_1_SECOND_WORD: u32 = 9;
 const META_PROTOCOL: u32 = 1;
 const META_TRANSPORT: u32 = 16;
 const BASE_NETWORK_HEADER: u32 = 1;
+const BASE_TRANSPORT_HEADER: u32 = 2;
 const NUMGEN_RANDOM: u32 = 1;
 const BYTEORDER_TO_NETWORK: u32 = 1;
 const REJECT_BY_ICMP_UNREACHABLE: u32 = 0;
@@ -203,6 +206,12 @@ pub(super) fn load_transport(m: &mut Message) {
 /// Loads bytes of the network header.
 pub(super) fn load_header(m: &mut Message, offset_bytes: u32, len_bytes: u32) {
     numbers(m, "payload", &[(1, REG_1), (2, BASE_NETWORK_HEADER), (3, offset_bytes), (4, len_bytes)]);
+}
+
+/// Loads what [`load_header`] does of four bytes, and behind it the ports of the transport header.
+pub(super) fn load_header_and_ports(m: &mut Message, offset_bytes: u32) {
+    load_header(m, offset_bytes, 4);
+    numbers(m, "payload", &[(1, REG_1_SECOND_WORD), (2, BASE_TRANSPORT_HEADER), (3, 0), (4, 4)]);
 }
 
 /// Loads a random number below a limit, in network order.

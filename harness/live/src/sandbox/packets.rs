@@ -10,8 +10,8 @@ use super::error::SandboxError;
 use super::filter::Pair;
 use super::links;
 use super::network::{Endpoint, Network, NodeIx, lock};
-use super::probe::{self, Places};
-use super::relay::{self, Limit, Relay};
+use super::probe::{self, Kind, Places};
+use super::relay::{self, Flow, Limit, Relay};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddrV4;
@@ -32,6 +32,7 @@ pub(super) struct Tampering {
     relay: Option<Relay>,
     delays: BTreeMap<Pair, Duration>,
     limits: Vec<Limit>,
+    held: BTreeSet<Flow>,
     loses: bool,
     /// Whether packets are cut up as soon as they are sent.
     cuts_up: bool,
@@ -85,11 +86,19 @@ impl Network {
         self.apply(&mut tampering)
     }
 
+    /// Replaces the directions of connections on which what is sent waits until they are let go.
+    pub(super) fn set_held(&self, held: BTreeSet<Flow>) -> Result<(), SandboxError> {
+        let mut tampering = lock(&self.tampering);
+        tampering.held = held;
+        self.apply(&mut tampering)
+    }
+
     fn apply(&self, tampering: &mut Tampering) -> Result<(), SandboxError> {
-        let Tampering { relay, delays, limits, .. } = tampering;
+        let Tampering { relay, delays, limits, held, .. } = tampering;
         let limited = limits.iter().flat_map(|limit| &limit.pairs);
         let pairs: BTreeSet<Pair> = delays.keys().chain(limited).copied().collect();
-        if relay.is_none() && !pairs.is_empty() {
+        let is_idle = pairs.is_empty() && held.is_empty();
+        if relay.is_none() && !is_idle {
             let queue = |place: Endpoint| {
                 let what = format!("queue what comes to {}", self.address(place));
                 self.at(place, relay::queue)?.map_err(SandboxError::network(what))
@@ -99,18 +108,22 @@ impl Network {
         }
         // It knows what to do with packets before any comes, and until the last has come.
         let shape = |relay: &mut Relay| {
-            relay.shape(delays, limits.clone()).map_err(SandboxError::setup("relay packets"))
+            relay.shape(delays, limits.clone(), held.clone()).map_err(SandboxError::setup("relay packets"))
         };
-        if !pairs.is_empty() {
+        if !is_idle {
             relay.as_mut().map_or(Ok(()), shape)?;
         }
         for place in self.all_places() {
             let to = self.address(place);
             let sources: Vec<_> = pairs.iter().filter(|pair| pair.1 == to).map(|pair| pair.0).collect();
             let what = format!("relay what comes to {to} from {} places", sources.len());
-            lock(self.door(place)).set_relayed(&sources).map_err(SandboxError::network(what))?;
+            let held = held.iter().filter(|(_, at)| *at.ip() == to).map(|(from, at)| (*from, at.port()));
+            let held: Vec<_> = held.collect();
+            let mut door = lock(self.door(place));
+            door.set_relayed(&sources).map_err(SandboxError::network(what))?;
+            door.set_held(&held).map_err(SandboxError::network(format!("hold connections of {to}")))?;
         }
-        if pairs.is_empty() {
+        if is_idle {
             relay.as_mut().map_or(Ok(()), shape)?;
         }
         Ok(())
@@ -189,7 +202,7 @@ impl Network {
         for &(from, to) in pairs {
             let address = self.address(to);
             let what = || SandboxError::setup(format!("probe whether {address} refuses connections"));
-            let listener = self.at(to, || door::listen(address))?.map_err(what())?;
+            let listener = self.at(to, || door::listen(address, Kind::Refusal))?.map_err(what())?;
             let port = listener.local_addr().map_err(what())?.port();
             let connect = || door::is_refused(SocketAddrV4::new(address, port), CONNECT_WAIT);
             let answer = self.at(from, connect)?;

@@ -1,7 +1,7 @@
 //! What the network does to what is sent from one place to another: asked of the network, not of the rules that were set.
 //!
 //! A probe is a datagram from a socket in the source's namespace to a socket in the destination's, which either sees it
-//! or does not, sooner or later; only whether connections are refused takes a connection. Datagrams are the only thing that
+//! or does not, sooner or later; only whether connections are refused or held takes a connection. Datagrams are the only thing that
 //! is truly one-way: a TCP connection needs both directions, so that a one-way cut stops it in both.
 //!
 //! The sockets belong to the harness: a stopped or absent server in the node does not matter. Each [`Kind`] of probe has a
@@ -29,10 +29,13 @@ pub(super) enum Kind {
     Rate,
     /// Whether connections are refused.
     Refusal,
+    /// Whether what is sent on a connection that stands waits.
+    Hold,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 5] = [Kind::Reach, Kind::Loss, Kind::Delay, Kind::Rate, Kind::Refusal];
+    pub(super) const ALL: [Kind; 6] =
+        [Kind::Reach, Kind::Loss, Kind::Delay, Kind::Rate, Kind::Refusal, Kind::Hold];
 
     /// The types of service that mark it and, if it is another, the kernel's answer to it: an ICMP error has the
     /// precedence of network control with the rest of what it answers.
@@ -45,6 +48,7 @@ impl Kind {
             Kind::Delay => &[0x4c],
             Kind::Rate => &[0x6c],
             Kind::Refusal => &[0x1c, 0xdc],
+            Kind::Hold => &[0x3c],
         }
     }
 }

@@ -16,9 +16,9 @@ use super::filter::Pair;
 use super::netlink::{self, Message, Refusal, Socket};
 use super::probe::Kind;
 use super::sys;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -34,8 +34,11 @@ const QUEUE_PACKETS: u32 = 20_000;
 pub(super) const BURST_BYTES: u64 = 32 << 10;
 /// A limit drops what would have to wait longer than this until it begins to be sent: the buffer of a slow link.
 const BUFFER_NS: i64 = 1_000_000_000;
-/// The addresses are all that is looked at, and they are in the first twenty bytes.
-const COPIED_BYTES: u32 = 20;
+/// Addresses and ports are all that is looked at, and they are in the first so many bytes.
+const COPIED_BYTES: u32 = 24;
+/// How long a header is that has no options, and begins so.
+const HEADER_SIZE_BYTES: usize = 20;
+const HEADER_WITHOUT_OPTIONS: u8 = 0x45;
 /// What a socket is asked to hold of what is not read yet: more than comes while a loaded machine runs something else.
 const ROOM_BYTES: libc::c_int = 8 << 20;
 /// How many packets of a queue are taken in before those that are due go on.
@@ -61,6 +64,7 @@ const PACKET_HEADER: u16 = 1;
 const PACKET_PAYLOAD: u16 = 10;
 const PACKET_LEN: u16 = 13;
 const VERDICT_HEADER: u16 = 2;
+const TCP: u8 = libc::IPPROTO_TCP as u8;
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 
@@ -71,9 +75,14 @@ pub(super) struct Limit {
     pub(super) bytes_per_s: u64,
 }
 
+/// A direction of a connection.
+pub(super) type Flow = (SocketAddrV4, SocketAddrV4);
+
 /// What the relay is told of a packet.
 struct Packet {
     pair: Pair,
+    /// If it seems to be of a connection.
+    flow: Option<Flow>,
     tos: u8,
     size_bytes: u64,
 }
@@ -88,6 +97,7 @@ struct Bucket {
 #[derive(Default)]
 struct Shaper {
     delays_ns: BTreeMap<Pair, i64>,
+    held: BTreeSet<Flow>,
     limits: Vec<Limit>,
     /// By pair, the positions of the limits that it is subject to.
     limited: BTreeMap<Pair, Vec<usize>>,
@@ -97,7 +107,7 @@ struct Shaper {
 }
 
 impl Shaper {
-    fn new(delays: &BTreeMap<Pair, Duration>, limits: Vec<Limit>) -> Shaper {
+    fn new(delays: &BTreeMap<Pair, Duration>, limits: Vec<Limit>, held: BTreeSet<Flow>) -> Shaper {
         let ns = |delay: &Duration| i64::try_from(delay.as_nanos()).expect("delays are of seconds");
         let mut limited: BTreeMap<Pair, Vec<usize>> = BTreeMap::new();
         for (position, limit) in limits.iter().enumerate() {
@@ -108,6 +118,7 @@ impl Shaper {
         Shaper {
             delays_ns: delays.iter().map(|(pair, delay)| (*pair, ns(delay))).collect(),
             buckets: vec![Bucket { free_ns: i64::MIN }; limits.len()],
+            held,
             limits,
             limited,
             probes: BTreeMap::new(),
@@ -201,18 +212,23 @@ impl Relay {
         heard.set_nonblocking(true)?;
         let thread = {
             let shared = Arc::clone(&shared);
-            thread::Builder::new()
-                .name("relay".to_owned())
-                .spawn(move || Worker { queues, shared, heard, waiting: BTreeMap::new(), taken: 0 }.run())?
+            thread::Builder::new().name("relay".to_owned()).spawn(move || {
+                Worker { queues, shared, heard, waiting: BTreeMap::new(), held: Vec::new(), taken: 0 }.run()
+            })?
         };
         Ok(Relay { shared, bell, thread: Some(thread) })
     }
 
-    /// Replaces delays and limits; what waits is let go.
+    /// Replaces delays, limits and what is held; what waits is let go, but for what is still held.
     ///
     /// Errors: the relay has ended, and why.
-    pub(super) fn shape(&mut self, delays: &BTreeMap<Pair, Duration>, limits: Vec<Limit>) -> io::Result<()> {
-        self.tell(Told::Shape(Shaper::new(delays, limits)));
+    pub(super) fn shape(
+        &mut self,
+        delays: &BTreeMap<Pair, Duration>,
+        limits: Vec<Limit>,
+        held: BTreeSet<Flow>,
+    ) -> io::Result<()> {
+        self.tell(Told::Shape(Shaper::new(delays, limits, held)));
         match &self.thread {
             Some(thread) if !thread.is_finished() => Ok(()),
             _ => Err(self.end().err().unwrap_or_else(|| io::Error::other("the relay has ended"))),
@@ -265,6 +281,8 @@ struct Worker {
     heard: UnixStream,
     /// Packets, by when they go on and in which order they came.
     waiting: BTreeMap<(i64, u64), Waiting>,
+    /// Those that wait until they are let go, in the order in which they came.
+    held: Vec<(Flow, Waiting)>,
     taken: u64,
 }
 
@@ -286,6 +304,9 @@ impl Worker {
                 Some(Told::End) => return Ok(()),
                 Some(Told::Shape(new)) => {
                     shaper = new;
+                    for (flow, packet) in std::mem::take(&mut self.held) {
+                        self.wait(Some(flow).filter(|flow| shaper.held.contains(flow)), i64::MIN, packet);
+                    }
                     self.go_on(i64::MAX)?;
                 }
                 None => {}
@@ -306,13 +327,24 @@ impl Worker {
                 continue;
             }
             let Some((number, packet)) = payload.get(4..).and_then(parse) else { continue };
-            match shaper.release_ns(&packet, now_ns) {
-                Some(at_ns) => drop(self.waiting.insert((at_ns, self.taken), Waiting { queue, number })),
+            let held = packet.flow.filter(|flow| shaper.held.contains(flow));
+            // What is held costs no limit anything.
+            let release_ns = if held.is_some() { Some(i64::MAX) } else { shaper.release_ns(&packet, now_ns) };
+            match release_ns {
+                Some(at_ns) => self.wait(held, at_ns, Waiting { queue, number }),
                 None => self.queues[queue].post([verdict(number, NF_DROP)])?,
             }
-            self.taken += 1;
         }
         Ok(())
+    }
+
+    /// Has a packet wait: until its connection is let go, or until then.
+    fn wait(&mut self, held: Option<Flow>, at_ns: i64, packet: Waiting) {
+        match held {
+            Some(flow) => self.held.push((flow, packet)),
+            None => drop(self.waiting.insert((at_ns, self.taken), packet)),
+        }
+        self.taken += 1;
     }
 
     /// Lets packets go on that are due.
@@ -347,11 +379,17 @@ fn parse(attributes: &[u8]) -> Option<(u32, Packet)> {
     let header = netlink::attribute(attributes, PACKET_PAYLOAD)?;
     let size = netlink::attribute(attributes, PACKET_LEN).and_then(word);
     let address = |at: usize| Some(Ipv4Addr::from(word(header.get(at..)?)?));
-    let packet = Packet {
-        pair: (address(12)?, address(16)?),
-        tos: *header.get(1)?,
-        size_bytes: size.map_or(header.len() as u64, u64::from),
+    let pair = (address(12)?, address(16)?);
+    let port = |at: usize| Some(u16::from_be_bytes(header.get(at..at + 2)?.try_into().ok()?));
+    let ports = (port(HEADER_SIZE_BYTES), port(HEADER_SIZE_BYTES + 2));
+    let flow = match (header.first(), header.get(9), ports) {
+        (Some(&HEADER_WITHOUT_OPTIONS), Some(&TCP), (Some(from), Some(to))) => {
+            Some((SocketAddrV4::new(pair.0, from), SocketAddrV4::new(pair.1, to)))
+        }
+        _ => None,
     };
+    let packet =
+        Packet { pair, flow, tos: *header.get(1)?, size_bytes: size.map_or(header.len() as u64, u64::from) };
     Some((number, packet))
 }
 
@@ -364,12 +402,13 @@ mod tests {
     const MS: i64 = 1_000_000;
 
     fn packet(pair: Pair, size_bytes: u64) -> Packet {
-        Packet { pair, tos: 0, size_bytes }
+        Packet { pair, flow: None, tos: 0, size_bytes }
     }
 
     #[test]
     fn delays_are_those_of_their_pairs() {
-        let mut shaper = Shaper::new(&BTreeMap::from([((A, B), Duration::from_millis(20))]), Vec::new());
+        let mut shaper =
+            Shaper::new(&BTreeMap::from([((A, B), Duration::from_millis(20))]), Vec::new(), BTreeSet::new());
         assert_eq!(shaper.release_ns(&packet((A, B), 100), 7), Some(7 + 20 * MS));
         assert_eq!(shaper.release_ns(&packet((B, A), 100), 7), Some(7));
     }
@@ -378,7 +417,7 @@ mod tests {
     fn limits_let_a_burst_through_and_then_so_much() {
         let bytes_per_s = 10_000;
         let limit = Limit { pairs: vec![(A, B)], bytes_per_s };
-        let mut shaper = Shaper::new(&BTreeMap::new(), vec![limit]);
+        let mut shaper = Shaper::new(&BTreeMap::new(), vec![limit], BTreeSet::new());
         for start_ms in [0, 1_000_000] {
             let sent: Vec<Option<i64>> =
                 (0..100).map(|_| shaper.release_ns(&packet((A, B), 1000), start_ms * MS)).collect();
@@ -397,7 +436,7 @@ mod tests {
     fn what_one_limit_refuses_costs_no_other_anything() {
         let limit = |pairs: &[Pair], bytes_per_s| Limit { pairs: pairs.to_vec(), bytes_per_s };
         let limits = vec![limit(&[(A, B)], 1000), limit(&[(A, B), (B, A)], 1_000_000)];
-        let mut shaper = Shaper::new(&BTreeMap::new(), limits);
+        let mut shaper = Shaper::new(&BTreeMap::new(), limits, BTreeSet::new());
         assert!(shaper.release_ns(&packet((A, B), BURST_BYTES + 5000), 0).is_some());
         let before = shaper.buckets[1].free_ns;
         assert_eq!(shaper.release_ns(&packet((A, B), 5000), 0), None);
@@ -409,8 +448,9 @@ mod tests {
     fn probes_are_apart() {
         let limit = Limit { pairs: vec![(A, B)], bytes_per_s: 1000 };
         let delays = BTreeMap::from([((A, B), Duration::from_millis(20))]);
-        let mut shaper = Shaper::new(&delays, vec![limit]);
-        let probe = |kind: Kind, size_bytes| Packet { pair: (A, B), tos: kind.services()[0], size_bytes };
+        let mut shaper = Shaper::new(&delays, vec![limit], BTreeSet::new());
+        let probe =
+            |kind: Kind, size_bytes| Packet { pair: (A, B), flow: None, tos: kind.services()[0], size_bytes };
         assert!(shaper.release_ns(&packet((A, B), BURST_BYTES + 1000), 0).is_some());
         assert_eq!(shaper.release_ns(&probe(Kind::Delay, 1000), 0), Some(20 * MS));
         assert_eq!(shaper.release_ns(&probe(Kind::Rate, BURST_BYTES), 0), Some(0));
@@ -422,11 +462,14 @@ mod tests {
     fn what_the_kernel_says_of_a_packet_is_read() {
         let mut m = message(PACKET);
         m.put(PACKET_HEADER, &[0, 0, 0, 9, 8, 0, 2]);
-        let header = [&[0x45, 0x4c], &[0; 10][..], &A.octets(), &B.octets()].concat();
+        let header =
+            [&[0x45, 0x4c], &[0; 7][..], &[TCP, 0, 0], &A.octets(), &B.octets(), &[0, 5, 0, 6]].concat();
         m.put(PACKET_LEN, &1500_u32.to_be_bytes()).put(PACKET_PAYLOAD, &header);
         let (number, packet) = m.family_payload(4).and_then(parse).expect("all is there");
         assert_eq!((number, packet.pair, packet.tos, packet.size_bytes), (9, (A, B), 0x4c, 1500));
-        for len in 0..header.len() {
+        let flow = (SocketAddrV4::new(A, 5), SocketAddrV4::new(B, 6));
+        assert_eq!(packet.flow, Some(flow));
+        for len in 0..HEADER_SIZE_BYTES {
             let mut m = message(PACKET);
             m.put(PACKET_HEADER, &[0, 0, 0, 9, 8, 0, 2]).put(PACKET_PAYLOAD, &header[..len]);
             assert!(m.family_payload(4).and_then(parse).is_none(), "{len} bytes");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::mem;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -133,9 +133,13 @@ pub(super) fn set_type_of_service(fd: BorrowedFd<'_>, tos: u8) -> io::Result<()>
     .map(drop)
 }
 
-/// Opens a TCP connection whose packets are marked from the first, and closes it. Errors: `TimedOut`, and what the other side
-/// says.
-pub(super) fn connect_with_type_of_service(to: SocketAddrV4, tos: u8, wait: Duration) -> io::Result<()> {
+/// Opens a TCP connection whose packets are marked from the first; reads and writes of it never wait. Errors: `TimedOut`, and
+/// what the other side says.
+pub(super) fn connect_with_type_of_service(
+    to: SocketAddrV4,
+    tos: u8,
+    wait: Duration,
+) -> io::Result<TcpStream> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: socket touches no memory.
     let fd = check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
@@ -160,7 +164,8 @@ pub(super) fn connect_with_type_of_service(to: SocketAddrV4, tos: u8, wait: Dura
     if check(unsafe { libc::poll(&raw mut polled, 1, poll_ms(wait)) })? == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
-    std::net::TcpStream::from(fd).take_error()?.map_or(Ok(()), Err)
+    let connection = TcpStream::from(fd);
+    connection.take_error()?.map_or(Ok(connection), Err)
 }
 
 /// Moves the calling thread into a network namespace.

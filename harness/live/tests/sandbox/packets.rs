@@ -233,6 +233,44 @@ fn resets_break_the_connections_that_they_name() {
     });
 }
 
+/// What its sender took for lost arrives, after what was sent later on another connection.
+#[test]
+fn holds_hold_the_connections_that_stand() {
+    check_inside("packets::holds_hold_the_connections_that_stand", |inside| {
+        let network = nodes(inside, 3);
+        let at = SocketAddr::from((network.address(NodeIx(1)), 9092));
+        let listener =
+            network.with_node(NodeIx(1), || TcpListener::bind(at)).expect("a node").expect("a free port");
+        let connect = |from: usize| {
+            let client = network.with_node(NodeIx(from), || TcpStream::connect(at)).expect("a node");
+            let server = listener.accept().expect("whole").0;
+            server.set_read_timeout(Some(WAIT)).expect("a socket option");
+            (client.expect("whole"), server)
+        };
+        let hear = |server: &mut TcpStream| {
+            let mut bytes = [0; 8];
+            server.read(&mut bytes).map(|len| bytes[..len].to_vec()).map_err(|e| e.kind())
+        };
+        let (mut held, mut late) = connect(0);
+        let (mut other, mut heard) = connect(2);
+        assert_eq!(network.hold(&BTreeSet::from([(N0, N1), (H, N1)])).expect("holds"), [(N0, N1)]);
+        held.write_all(b"late").expect("into the send buffer");
+        drop(held);
+        other.write_all(b"1").expect("whole");
+        assert_eq!(hear(&mut heard), Ok(b"1".to_vec()));
+        // Another fault that comes and goes lets nothing go.
+        network.set_delays(&BTreeMap::from([((N0, N1), Duration::from_millis(1))])).expect("delays");
+        network.set_delays(&BTreeMap::new()).expect("heals");
+        assert_eq!(hear(&mut late), Err(ErrorKind::WouldBlock));
+        let (mut again, mut soon) = connect(0);
+        again.write_all(b"soon").expect("whole");
+        assert_eq!(hear(&mut soon), Ok(b"soon".to_vec()));
+        assert_eq!(network.hold(&BTreeSet::new()).expect("lets go"), []);
+        late.set_read_timeout(Some(LIMIT)).expect("a socket option");
+        assert_eq!((hear(&mut late), hear(&mut late)), (Ok(b"late".to_vec()), Ok(Vec::new())));
+    });
+}
+
 /// Every kind on the same links: each is seen as if it were alone, and each heals alone.
 #[test]
 fn kinds_do_not_undo_each_other() {
@@ -247,6 +285,7 @@ fn kinds_do_not_undo_each_other() {
         network.set_delays(&delays).expect("delays");
         network.set_limits(&[(set.clone(), 100_000)]).expect("limits");
         network.set_refusals(&refusals).expect("refuses");
+        assert_eq!(network.hold(&set).expect("holds"), []);
         check_cuts(&network, &both);
         check_losses(&network, &both, 40);
         check_delays(&network, &delays);
@@ -264,6 +303,7 @@ fn kinds_do_not_undo_each_other() {
         check_losses(&network, &[], 0);
         check_delays(&network, &BTreeMap::new());
         check_refusals(&network, &[(N0, N1)]);
+        assert_eq!(network.hold(&BTreeSet::new()).expect("lets go"), []);
         network.set_refusals(&BTreeMap::new()).expect("heals");
         check_refusals(&network, &[]);
     });

@@ -64,6 +64,7 @@ pub(crate) mod tests {
                 time_limit_ms: 30_000,
                 rate_hz: 100.5,
                 concurrency: 6,
+                rotate_ms: None,
                 seed: u64::MAX,
                 txn: false,
                 isolation: Isolation::ReadCommitted,

@@ -184,6 +184,7 @@ mod tests {
             time_limit_ms: 30_000,
             rate_hz: 100.0,
             concurrency: 5,
+            rotate_ms: None,
             seed: 1,
             txn: false,
             isolation: Isolation::ReadCommitted,

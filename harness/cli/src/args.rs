@@ -185,6 +185,10 @@ pub(crate) struct TestArgs {
     /// How long it is quiet between two strikes of a fault, at most
     #[arg(long, value_name = "TIME", default_value = "6s", value_parser = time(Duration::from_millis(1)))]
     pub(crate) quiet_time: Duration,
+    /// Have faults take turns: in each period of this length another mix of them acts, in some none; by default all act all the
+    /// time
+    #[arg(long, value_name = "TIME", value_parser = time(Duration::from_secs(2)))]
+    pub(crate) rotate: Option<Duration>,
     /// Give up on an operation after this time: its outcome is unknown
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time(MIN_TIME))]
     pub(crate) op_timeout: Duration,

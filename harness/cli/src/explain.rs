@@ -162,6 +162,7 @@ mod tests {
             ),
             ("test --time-limit 999ms", "--time-limit is `999ms`; a time from 1s to 168h is right"),
             ("test --time-limit 169h", "--time-limit is `169h`; a time from 1s to 168h is right"),
+            ("test --rotate 1s", "--rotate is `1s`; a time from 2s to 168h is right"),
             ("test --quiet-time 0s", "--quiet-time is `0s`; a time from 1ms to 168h is right"),
             ("test --isolation x", "--isolation is `x`; one of: read_committed, read_uncommitted"),
             (

@@ -143,6 +143,7 @@ impl Test {
             time_limit_ms: millis(args.time_limit),
             rate_hz: args.rate,
             concurrency: args.concurrency,
+            rotate_ms: args.rotate.map(millis),
             seed: args.seed.map_or_else(draw_seed, Ok)?,
             txn: args.txn || info.txn,
             isolation: args.isolation.into(),

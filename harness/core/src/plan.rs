@@ -4,6 +4,7 @@
 //! seed it is the same list, and taking one fault out leaves the others as they were.
 
 mod ops;
+mod rotation;
 mod scenario;
 
 pub use scenario::{SCENARIO_VERSION, Scenario};
@@ -15,6 +16,7 @@ use crate::generator::PlannedOp;
 use crate::history::History;
 use crate::seed::Seed;
 use rand::RngExt as _;
+use rotation::Rotation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -85,6 +87,9 @@ pub struct TestConfig {
     pub rate_hz: f64,
     /// How many client processes act at once.
     pub concurrency: u32,
+    /// If faults take turns: how long one mix of them acts. Units: milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotate_ms: Option<u64>,
     /// The seed.
     pub seed: u64,
     /// Whether ops are transactions.
@@ -183,12 +188,13 @@ impl Plan {
         Plan { ops: Some(ops::of(history, concurrency)), ..self }
     }
 
-    /// Expands a seed: each fault alternates between quiet and struck, by a stream of its own.
+    /// Expands a seed: each fault alternates between quiet and struck, by a stream of its own, while it is its turn.
     ///
     /// `faults` gives each fault with what it may strike, at least one target.
     pub fn expand(config: &TestConfig, faults: &[(&dyn Fault, Vec<Target>)]) -> Plan {
         let mut events = Vec::new();
-        for (fault, targets) in faults {
+        let rotation = Rotation::draw(config, faults.len());
+        for (number, (fault, targets)) in faults.iter().enumerate() {
             let info = fault.info();
             let mut random = Seed(config.seed).stream("nemesis", info.name);
             let mut nodes: BTreeMap<Option<Role>, Vec<NodeId>> = BTreeMap::new();
@@ -196,12 +202,27 @@ impl Plan {
                 nodes.entry(*role).or_insert_with(|| fault.targets(&config.nodes_of(*role), &mut random));
             }
             let mut at_ms = random.random_range(FIRST_QUIET_MS / 2..=FIRST_QUIET_MS);
-            while at_ms + MIN_FAULT_MS <= config.time_limit_ms {
+            loop {
+                let turn = match &rotation {
+                    Some(rotation) => rotation.turn(number, at_ms),
+                    None => Some((at_ms, config.time_limit_ms)),
+                };
+                let Some((from_ms, end_ms)) = turn else { break };
+                let end_ms = end_ms.min(config.time_limit_ms);
+                if from_ms + MIN_FAULT_MS > config.time_limit_ms {
+                    break;
+                }
+                at_ms = from_ms;
+                if at_ms + MIN_FAULT_MS > end_ms {
+                    // Too late in its turn.
+                    at_ms = end_ms;
+                    continue;
+                }
                 let Target { role, shape } = targets[random.random_range(0..targets.len())];
                 let aim = fault.aim(shape, &nodes[&role], &mut random);
                 let held_ms = random.random_range(MIN_FAULT_MS..=config.fault_max_ms.max(MIN_FAULT_MS));
                 let quiet_ms = random.random_range(config.quiet_max_ms / 3..=config.quiet_max_ms);
-                let until_ms = (at_ms + held_ms).min(config.time_limit_ms);
+                let until_ms = (at_ms + held_ms).min(end_ms);
                 for (time_ms, f, value) in [(at_ms, info.strike_f, aim), (until_ms, info.heal_f, Json::Null)]
                 {
                     events.push(FaultEvent {
@@ -217,5 +238,135 @@ impl Plan {
         // Stable: of two acts at the same time the one of the fault named first comes first.
         events.sort_by_key(|event| event.time_ns);
         Plan { faults: events, ops: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{Cluster, ClusterError};
+    use crate::fault::{Effect, FaultInfo, Shape};
+    use crate::seed::Stream;
+    use proptest::prelude::*;
+
+    static SHAPE: Shape = Shape { name: "one", doc: "", min_nodes: 1 };
+    static INFOS: [FaultInfo; 3] = [info("a", "a+", "a-"), info("b", "b+", "b-"), info("c", "c+", "c-")];
+
+    const fn info(name: &'static str, strike_f: &'static str, heal_f: &'static str) -> FaultInfo {
+        let shapes = std::slice::from_ref(&SHAPE);
+        FaultInfo { name, doc: "", strike_f, heal_f, live: true, min_copies: 1, shapes }
+    }
+
+    struct Nothing(&'static FaultInfo);
+
+    impl Fault for Nothing {
+        fn info(&self) -> &'static FaultInfo {
+            self.0
+        }
+
+        fn aim(&self, _: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
+            Json::String(nodes[random.random_range(0..nodes.len())].to_string())
+        }
+
+        fn strike(&self, _: &dyn Cluster, _: &Json) -> Result<Effect, ClusterError> {
+            unreachable!("nothing is carried out")
+        }
+
+        fn heal(&self, _: &dyn Cluster) -> Result<Effect, ClusterError> {
+            unreachable!("nothing is carried out")
+        }
+    }
+
+    fn config(seed: u64, time_limit_ms: u64, rotate_ms: Option<u64>) -> TestConfig {
+        let fields = serde_json::json!({
+            "system": "s", "workload": "w", "nemesis": [], "nodes": 3, "controllers": 2, "time_limit_ms": time_limit_ms,
+            "rate_hz": 1.0, "concurrency": 1, "rotate_ms": rotate_ms, "seed": seed, "txn": false,
+            "isolation": "read_committed", "sub_via": [], "acks": "all", "idempotence": true, "defect": null,
+            "replication_factor": 3, "keys": 1, "max_writes_per_key": 1, "fault_max_ms": 4000, "quiet_max_ms": 6000,
+            "op_timeout_ms": 1, "recovery_limit_ms": 1, "drain_limit_ms": 1, "settings": {},
+        });
+        serde_json::from_value(fields).expect("all knobs")
+    }
+
+    /// The strikes of each fault: from when to when, and on whom. Units: milliseconds.
+    fn strikes(config: &TestConfig, role: Option<Role>) -> Vec<Vec<(u64, u64, String)>> {
+        let faults: Vec<Nothing> = INFOS.iter().map(Nothing).collect();
+        let target = Target { role, shape: &SHAPE };
+        let chosen: Vec<(&dyn Fault, _)> =
+            faults.iter().map(|fault| (fault as &dyn Fault, vec![target])).collect();
+        let plan = Plan::expand(config, &chosen);
+        assert!(plan.faults.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
+        let of = |info: &FaultInfo| {
+            let events: Vec<&FaultEvent> =
+                plan.faults.iter().filter(|event| event.fault == info.name).collect();
+            let strike = |pair: &[&FaultEvent]| {
+                assert_eq!((pair[0].f.as_str(), pair[1].f.as_str()), (info.strike_f, info.heal_f));
+                let on = pair[0].value.as_str().expect("a node").to_owned();
+                (pair[0].time_ns / 1_000_000, pair[1].time_ns / 1_000_000, on)
+            };
+            events.chunks(2).map(strike).collect()
+        };
+        INFOS.iter().map(of).collect()
+    }
+
+    #[test]
+    fn faults_strike_nodes_of_their_role() {
+        for (role, expected) in [
+            (None, &["n1", "n2", "n3", "n4", "n5"][..]),
+            (Some(Role::Broker), &["n1", "n2", "n3"]),
+            (Some(Role::Controller), &["n4", "n5"]),
+        ] {
+            let struck: std::collections::BTreeSet<String> = strikes(&config(1, 600_000, None), role)
+                .into_iter()
+                .flatten()
+                .map(|(_, _, node)| node)
+                .collect();
+            assert!(struck.iter().eq(expected.iter()), "{role:?}: {struck:?}");
+        }
+    }
+
+    proptest! {
+        /// Strikes last, do not overlap with others of their fault, and end with the run, take they turns or not; with turns
+        /// each fault has one as soon as there were as many periods with faults, and none goes on into a period of others.
+        #[test]
+        fn strikes_keep_to_their_times(
+            seed: u64, limit_ms in 1_500..200_000_u64, rotate_ms in prop::option::of(2_000..30_000_u64),
+        ) {
+            let config = config(seed, limit_ms, rotate_ms);
+            let all = strikes(&config, None);
+            for strikes in &all {
+                for (from_ms, to_ms, _) in strikes {
+                    prop_assert!(to_ms - from_ms >= MIN_FAULT_MS && *to_ms <= limit_ms, "{strikes:?}");
+                }
+                prop_assert!(strikes.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{strikes:?}");
+            }
+            if let Some(period_ms) = rotate_ms {
+                // Between calm periods each has its turn: after so many it is next to certain.
+                if limit_ms / period_ms >= 40 {
+                    prop_assert!(all.iter().all(|strikes| !strikes.is_empty()), "{all:?}");
+                }
+            } else if limit_ms >= FIRST_QUIET_MS + MIN_FAULT_MS {
+                prop_assert!(all.iter().all(|strikes| !strikes.is_empty()), "{all:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn faults_that_take_turns_come_in_mixes_and_leave_calm_periods() {
+        const PERIOD_MS: u64 = 5_000;
+        let mut mixes = std::collections::BTreeSet::new();
+        for seed in 0..20 {
+            let config = config(seed, 100_000, Some(PERIOD_MS));
+            let all = strikes(&config, None);
+            for period in 0..20 {
+                let (from_ms, to_ms) = (period * PERIOD_MS, (period + 1) * PERIOD_MS);
+                let acts = |strikes: &Vec<(u64, u64, String)>| {
+                    strikes.iter().any(|(begun_ms, ended_ms, _)| *begun_ms < to_ms && *ended_ms > from_ms)
+                };
+                mixes.insert(all.iter().map(acts).collect::<Vec<_>>());
+            }
+            assert_eq!(all, strikes(&config, None), "seed {seed}");
+        }
+        assert_eq!(mixes.len(), 8, "every mix and none: {mixes:?}");
     }
 }

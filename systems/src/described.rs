@@ -16,9 +16,11 @@
 mod template;
 
 use crate::librdkafka::{self, KafkaLog};
-use crate::{Registered, prepare, probe};
+use crate::nats::log::NatsLog;
+use crate::{Registered, nats, prepare, probe};
 use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::NodeId;
+use riprap_core::plan::TestConfig;
 use riprap_core::system::{Deployment, ErrorRule, NodeCommand, NodePlace, System, SystemInfo};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -38,17 +40,20 @@ const INHERITED: &[&str] = &["HOME", "LANG", "PATH"];
 enum Kind {
     /// Kafka's protocol.
     Kafka,
+    /// NATS, with JetStream.
+    Nats,
 }
 
 /// When a node serves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Ready {
-    /// It tells of all nodes, and of a leader of every partition.
-    #[default]
+    /// Of Kafka's kind: it tells of all nodes, and of a leader of every partition.
     Metadata,
-    /// It answers at all.
+    /// Of Kafka's kind: it answers at all.
     Answer,
+    /// Of NATS' kind: it says so to who asks `/healthz` at `health_port`.
+    Health,
 }
 
 /// The file.
@@ -74,7 +79,9 @@ struct Description {
     #[serde(default)]
     files: BTreeMap<String, String>,
     #[serde(default)]
-    ready: Ready,
+    ready: Option<Ready>,
+    #[serde(default)]
+    health_port: Option<u16>,
     #[serde(default)]
     broken: Vec<String>,
     #[serde(default)]
@@ -83,6 +90,34 @@ struct Description {
 
 fn comma() -> String {
     ",".to_owned()
+}
+
+/// What a node is asked, to know whether it serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    Metadata,
+    Answer,
+    Health { port: u16 },
+}
+
+impl Description {
+    /// Errors: as of [`Described::read`].
+    fn probe(&self) -> Result<Probe, String> {
+        if self.health_port.is_some() != (self.kind == Kind::Nats) {
+            return Err(
+                ": health_port: it is right for kind \"nats\", which needs it, and for no other".to_owned()
+            );
+        }
+        match (self.health_port, self.ready) {
+            (Some(port), None | Some(Ready::Health)) => Ok(Probe::Health { port }),
+            (None, None | Some(Ready::Metadata)) => Ok(Probe::Metadata),
+            (None, Some(Ready::Answer)) => Ok(Probe::Answer),
+            (Some(_), Some(_)) => Err(": ready: \"health\" is right for kind \"nats\"".to_owned()),
+            (None, Some(Ready::Health)) => {
+                Err(": ready: \"metadata\" and \"answer\" are right for kind \"kafka\"".to_owned())
+            }
+        }
+    }
 }
 
 /// See the module.
@@ -137,12 +172,23 @@ impl Described {
         if let Some(path) = description.files.keys().find(above) {
             return Err(format!(": files: `{path}`; a path below the node's data folder is right"));
         }
-        let mut errors: Vec<ErrorRule> = librdkafka::ERRORS
+        description.probe()?;
+        let known = match description.kind {
+            Kind::Kafka => librdkafka::ERRORS,
+            Kind::Nats => nats::errors::ERRORS,
+        };
+        let mut errors: Vec<ErrorRule> = known
             .iter()
             .filter(|rule| !description.definite_errors.contains_key(rule.code))
             .map(|rule| ErrorRule { ..*rule })
             .collect();
         for (code, reason) in &description.definite_errors {
+            if description.kind == Kind::Nats {
+                return Err(
+                    ": definite_errors: riprap's client of kind \"nats\" knows them itself; leave it out"
+                        .to_owned(),
+                );
+            }
             if reason.trim().is_empty() {
                 return Err(format!(
                     ": definite_errors: {code}: why it proves that nothing happened is right, with a source"
@@ -368,8 +414,18 @@ impl System for Described {
         prepare::run_all("prepare", commands)
     }
 
+    fn validate_run(&self, run: &TestConfig) -> Result<(), String> {
+        match self.description.kind {
+            Kind::Kafka => Ok(()),
+            Kind::Nats => nats::check_run(self.info.name, run),
+        }
+    }
+
     fn validate_client(&self, properties: &[(String, String)]) -> Result<(), String> {
-        librdkafka::validate(properties)
+        match self.description.kind {
+            Kind::Kafka => librdkafka::validate(properties),
+            Kind::Nats => nats::log::Options::read(properties).map(drop),
+        }
     }
 
     fn command(&self, deployment: &Deployment, node: NodeId) -> NodeCommand {
@@ -386,16 +442,22 @@ impl System for Described {
     }
 
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
-        let Kind::Kafka = self.description.kind;
-        match self.description.ready {
-            Ready::Metadata => probe::serves(deployment, node, self.description.port),
-            Ready::Answer => probe::answers(deployment, node, self.description.port),
+        let port = self.description.port;
+        match self.description.probe().expect("it was checked") {
+            Probe::Metadata => probe::serves(deployment, node, port),
+            Probe::Answer => probe::answers(deployment, node, port),
+            Probe::Health { port } => {
+                let asked = nats::health::ask((deployment.place(node).address, port).into());
+                asked.map_err(|why| format!("{node} is not ready: {why}"))
+            }
         }
     }
 
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {
-        let Kind::Kafka = self.description.kind;
-        Ok(Box::new(KafkaLog::new(config.clone(), self.info.errors)))
+        Ok(match self.description.kind {
+            Kind::Kafka => Box::new(KafkaLog::new(config.clone(), self.info.errors)),
+            Kind::Nats => Box::new(NatsLog::new(config.clone())?),
+        })
     }
 
     fn broken(&self) -> &[String] {
@@ -408,7 +470,12 @@ impl System for Described {
 
     fn versions(&self, deployment: &Deployment) -> Json {
         let version = deployment.version.as_deref().unwrap_or("not told");
-        json!({self.info.name: version, "librdkafka": rdkafka::util::get_rdkafka_version().1})
+        match self.description.kind {
+            Kind::Kafka => {
+                json!({self.info.name: version, "librdkafka": rdkafka::util::get_rdkafka_version().1})
+            }
+            Kind::Nats => json!({self.info.name: version, "async-nats": nats::log::ASYNC_NATS_VERSION}),
+        }
     }
 }
 
@@ -451,7 +518,13 @@ mod tests {
         check("name = ", ":1: ");
         check("name = \"mine\"\nport = 1\n", "missing field `kind`");
         check(&format!("{MINIMAL}\nprot = 1\n"), ":6: unknown field `prot`, expected one of `name`");
-        check(&MINIMAL.replace("kafka", "mqtt"), ":2: unknown variant `mqtt`, expected `kafka`");
+        check(&MINIMAL.replace("kafka", "mqtt"), ":2: unknown variant `mqtt`, expected `kafka` or `nats`");
+        check(&MINIMAL.replace("kafka", "nats"), ": health_port: it is right for kind \"nats\"");
+        check(&format!("{MINIMAL}health_port = 1"), ": health_port: it is right for kind \"nats\"");
+        check(&format!("{MINIMAL}ready = \"health\""), ": ready: \"metadata\" and \"answer\" are right");
+        let nats = format!("{}health_port = 8222\n", MINIMAL.replace("kafka", "nats"));
+        check(&format!("{nats}ready = \"answer\""), ": ready: \"health\" is right for kind \"nats\"");
+        check(&format!("{nats}[definite_errors]\nX = \"y\""), ": definite_errors: riprap's client of kind");
         check(&MINIMAL.replace("9092", "99999"), ":3: invalid value");
         check(&MINIMAL.replace("mine", "kafka"), ": name: `kafka` is a system of riprap's own");
         check(&MINIMAL.replace("mine", "My Own"), ": name: `My Own`; lower-case letters");
@@ -534,6 +607,14 @@ LEVEL = "{{{id}}}"
         assert_eq!(errors.len(), librdkafka::ERRORS.len() + 1);
         assert!(errors.windows(2).all(|pair| pair[0].code < pair[1].code));
         assert!(errors.iter().any(|rule| rule.code == "QUOTA" && rule.definite));
+    }
+
+    #[test]
+    fn a_system_may_be_of_nats_kind() {
+        let text = format!("{}health_port = 8222\n", MINIMAL.replace("kafka", "nats"));
+        let described = read(&text).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(described.description.probe(), Ok(Probe::Health { port: 8222 }));
+        assert_eq!(described.info.errors.len(), nats::errors::ERRORS.len());
     }
 
     #[test]

@@ -7,9 +7,9 @@
 //! What it cannot see: consumers that the cluster remembers (durable ones), retention by interest, mirrors, leaf nodes.
 
 mod config;
-mod errors;
-mod health;
-mod log;
+pub(crate) mod errors;
+pub(crate) mod health;
+pub(crate) mod log;
 mod reader;
 mod wheel;
 
@@ -75,6 +75,33 @@ fn config_path(deployment: &Deployment, node: NodeId) -> PathBuf {
     deployment.place(node).data_dir.join("nats.conf")
 }
 
+/// Whether JetStream, by whatever name, has all that a run is to use. Errors: one line.
+pub(crate) fn check_run(system: &str, run: &TestConfig) -> Result<(), String> {
+    if run.txn {
+        return Err(format!(
+            "system `{system}` has no transactions over several streams; workload queue without --txn is right"
+        ));
+    }
+    if run.sub_via.contains(&SubscribeVia::Subscribe) {
+        return Err(format!(
+            "--sub-via subscribe: system `{system}` has no groups that share out keys; assign is right"
+        ));
+    }
+    if run.acks != "all" {
+        let acks = &run.acks;
+        return Err(format!(
+            "--acks {acks}: system `{system}` acknowledges what a majority has; all is right"
+        ));
+    }
+    if run.replication_factor > MAX_REPLICAS {
+        let replicas = run.replication_factor;
+        return Err(format!(
+            "--replication {replicas}: a stream of system `{system}` has 1 to {MAX_REPLICAS} replicas"
+        ));
+    }
+    Ok(())
+}
+
 impl System for Nats {
     fn info(&self) -> &'static SystemInfo {
         &INFO
@@ -92,31 +119,7 @@ impl System for Nats {
     }
 
     fn validate_run(&self, run: &TestConfig) -> Result<(), String> {
-        if run.txn {
-            return Err(
-                "system `nats` has no transactions over several streams; workload queue without --txn is right"
-                    .to_owned(),
-            );
-        }
-        if run.sub_via.contains(&SubscribeVia::Subscribe) {
-            return Err(
-                "--sub-via subscribe: system `nats` has no groups that share out keys; assign is right"
-                    .to_owned(),
-            );
-        }
-        if run.acks != "all" {
-            return Err(format!(
-                "--acks {}: system `nats` acknowledges what a majority has; all is right",
-                run.acks
-            ));
-        }
-        if run.replication_factor > MAX_REPLICAS {
-            let replicas = run.replication_factor;
-            return Err(format!(
-                "--replication {replicas}: a stream of system `nats` has 1 to {MAX_REPLICAS} replicas"
-            ));
-        }
-        Ok(())
+        check_run("nats", run)
     }
 
     fn install(&self, deployment: &Deployment, tell: &mut dyn FnMut(&str)) -> Result<(), String> {

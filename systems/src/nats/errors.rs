@@ -17,7 +17,7 @@ pub(super) const NO_LEADER: &str = "NO_LEADER";
 pub(super) const TIMED_OUT: &str = "TIMED_OUT";
 
 /// What a reader of a history meets most, sorted by code.
-pub(super) const ERRORS: &[ErrorRule] = &[
+pub(crate) const ERRORS: &[ErrorRule] = &[
     ErrorRule {
         code: "10060",
         definite: true,

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_ANSWER_BYTES: u64 = 16 << 10;
 
 /// Whether the server is ready. Errors: what it still waits for.
-pub(super) fn ask(address: SocketAddr) -> Result<(), String> {
+pub(crate) fn ask(address: SocketAddr) -> Result<(), String> {
     let in_words = |e: std::io::Error| format!("no answer: {e}");
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(in_words)?;
     stream.set_read_timeout(Some(TIMEOUT)).map_err(in_words)?;

@@ -34,7 +34,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// The version of async-nats, which does not tell it itself.
-pub(super) const ASYNC_NATS_VERSION: &str = "0.51.0";
+pub(crate) const ASYNC_NATS_VERSION: &str = "0.51.0";
 
 /// How long one server gets to take a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// What `--set client.NAME=VALUE` changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// How long one attempt to publish waits for its acknowledgement.
     ack_timeout: Duration,
     /// For how long streams tell duplicates.
@@ -61,7 +61,7 @@ pub(super) struct Options {
 
 impl Options {
     /// What is asked for. Errors: one line.
-    pub(super) fn read(properties: &[(String, String)]) -> Result<Options, String> {
+    pub(crate) fn read(properties: &[(String, String)]) -> Result<Options, String> {
         let mut options = Options {
             ack_timeout: Duration::from_secs(1),
             duplicate_window: Duration::from_secs(120),
@@ -89,7 +89,7 @@ impl Options {
 }
 
 /// One client: a connection, made when it is first needed, and a reader for each key that it holds.
-pub(super) struct NatsLog {
+pub(crate) struct NatsLog {
     config: ClientConfig,
     options: Options,
     /// It has a thread of its own, which answers servers between the calls too.
@@ -109,7 +109,7 @@ struct State {
 
 impl NatsLog {
     /// A client that has not connected to anything yet.
-    pub(super) fn new(config: ClientConfig) -> Result<NatsLog, LogError> {
+    pub(crate) fn new(config: ClientConfig) -> Result<NatsLog, LogError> {
         let options = Options::read(&config.properties).map_err(|why| error("CLIENT", why))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|e| error(NOT_CONNECTED, format!("failed to start a thread: {e}")))?;

@@ -13,8 +13,8 @@ fn wrong_arguments_are_told_in_one_line() {
     for (line, expected) in [
         ("", "a command is missing; one of: test, sim, replay, shrink, check, "),
         ("tset", "unknown command `tset`; one of: test, sim, replay, shrink, check, "),
-        ("--frobnicate", "unknown option `--frobnicate`"),
-        ("test --frobnicate", "unknown option `--frobnicate`; `riprap test --help`"),
+        ("--xyzzy", "unknown option `--xyzzy`"),
+        ("test --xyzzy", "unknown option `--xyzzy`; `riprap test --help`"),
         ("test --node 3", "`--nodes` may be meant"),
         ("test now", "unknown argument `now`"),
         ("test --seed", "--seed <N> needs a value"),

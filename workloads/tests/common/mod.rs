@@ -35,6 +35,7 @@ pub(crate) fn config(workload: &str, seed: u64, via: &[SubscribeVia]) -> TestCon
         time_limit_ms: 1000,
         rate_hz: 1000.0,
         concurrency: 5,
+        rotate_ms: None,
         seed,
         txn: find(workload).expect("the workload under test").info().txn,
         isolation: Isolation::ReadCommitted,

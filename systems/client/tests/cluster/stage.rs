@@ -129,7 +129,7 @@ impl Stage {
             let lasts_ms = 50 + self.draw(1500);
             match self.draw(kinds) {
                 0 => self.world.kill(one),
-                1 => self.world.power_fail(one),
+                1 => drop(self.world.power_fail(one)),
                 2 => self.world.pause(one),
                 3 => self.world.set_cuts(BTreeSet::from([(one, other), (other, one)])),
                 4 => self.world.set_cuts(BTreeSet::from([(one, other)])),

@@ -89,7 +89,14 @@ fn systems() -> Vec<Entry> {
         name: system.info().name.to_owned(),
         doc: system.info().doc.to_owned(),
         details: vec![
-            ("versions", json!(system.info().versions.unwrap_or("that of this program"))),
+            (
+                "versions",
+                json!(system.info().versions.unwrap_or(if system.existing().is_some() {
+                    "what is there"
+                } else {
+                    "that of this program"
+                })),
+            ),
             ("simulated", json!(system.simulated().is_some())),
             ("defects", system.info().defects.iter().map(|defect| defect.name).collect()),
         ],

@@ -112,7 +112,8 @@ pub(crate) fn system(asked: &str) -> Result<(&'static dyn Registered, Option<&st
     })?;
     match version {
         Some(version) if system.info().versions.is_none() => Err(Failure::Usage(format!(
-            "system `{name}` has no version `{version}` to choose: it is part of this program; `--system {name}` is right"
+            "system `{name}` has no version `{version}` to choose: it is {}; `--system {name}` is right",
+            if system.existing().is_some() { "there already" } else { "part of this program" }
         ))),
         version => Ok((system, version)),
     }

@@ -126,6 +126,7 @@ fn wrong_arguments_are_told_in_one_line() {
             "test --bootstrap a:9092",
             "--bootstrap: system `broker` is deployed by riprap itself; leave it out",
         ),
+        ("test --system external@1 --bootstrap a:1", "has no version `1` to choose: it is there already; "),
         ("test --system external", "--system external: --bootstrap HOST:PORT,... is missing"),
         ("test --system external --bootstrap a", "--bootstrap is `a`; HOST:PORT is right"),
         (

@@ -96,6 +96,11 @@ impl Network {
         Ok(standing)
     }
 
+    /// The connections of our own that are held.
+    pub(super) fn hold_probe_flows(&self) -> BTreeSet<Flow> {
+        lock(&self.hold_probes).iter().filter_map(|probe| probe.flow().ok()).collect()
+    }
+
     /// Waits until what was sent on our own connections has arrived.
     fn await_let_go(&self) -> Result<(), SandboxError> {
         let mut probes = std::mem::take(&mut *lock(&self.hold_probes));

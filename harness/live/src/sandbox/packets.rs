@@ -153,8 +153,16 @@ impl Network {
             others.iter().copied().find(|other| self.address(*other) == *connection.remote.ip())
         };
         let standing = own.list().map_err(what())?;
-        let standing: Vec<(Endpoint, Connection)> =
-            standing.into_iter().filter_map(|it| Some((other_end(&it)?, it))).collect();
+        // Those that prove that others are held are none of the system's.
+        let probes = self.hold_probe_flows();
+        let is_ours = |it: &Connection| {
+            probes.contains(&(it.local, it.remote)) || probes.contains(&(it.remote, it.local))
+        };
+        let standing: Vec<(Endpoint, Connection)> = standing
+            .into_iter()
+            .filter(|it| !is_ours(it))
+            .filter_map(|it| Some((other_end(&it)?, it)))
+            .collect();
         for (_, connection) in &standing {
             own.abort(connection).map_err(what())?;
         }

@@ -265,6 +265,8 @@ fn holds_hold_the_connections_that_stand() {
         let (mut again, mut soon) = connect(0);
         again.write_all(b"soon").expect("whole");
         assert_eq!(hear(&mut soon), Ok(b"soon".to_vec()));
+        // Nor does it break what proves the hold.
+        assert_eq!(network.reset(NodeIx(1), &BTreeSet::from([H])).expect("breaks"), []);
         assert_eq!(network.hold(&BTreeSet::new()).expect("lets go"), []);
         late.set_read_timeout(Some(LIMIT)).expect("a socket option");
         assert_eq!((hear(&mut late), hear(&mut late)), (Ok(b"late".to_vec()), Ok(Vec::new())));

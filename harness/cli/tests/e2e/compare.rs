@@ -47,7 +47,7 @@ fn counts(results: &Json, variant: usize) -> [u64; 5] {
 #[test]
 fn a_defect_is_worse_and_the_same_is_the_same() {
     let place = Place::mine();
-    let flags = ["compare", "--sim", "--time-limit=20s", "--json", "--jobs=2"];
+    let flags = ["compare", "--sim", "--time-limit=60s", "--json", "--jobs=2"];
     let done =
         place.run(&[&flags[..], &["--defects=none,zero-offset", "--seeds=1..2"]].concat()).end().expect(1);
     let all = results(&place, &done);

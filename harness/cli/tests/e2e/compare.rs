@@ -47,18 +47,20 @@ fn counts(results: &Json, variant: usize) -> [u64; 5] {
 #[test]
 fn a_defect_is_worse_and_the_same_is_the_same() {
     let place = Place::mine();
-    let flags = ["compare", "--sim", "--time-limit=60s", "--json", "--jobs=2"];
-    let done =
-        place.run(&[&flags[..], &["--defects=none,zero-offset", "--seeds=1..2"]].concat()).end().expect(1);
+    let flags = ["compare", "--sim", "--time-limit=20s", "--json", "--jobs=2"];
+    let done = place
+        .run(&[&flags[..], &["--defects=none,fetch-filter-skip", "--seeds=1..2"]].concat())
+        .end()
+        .expect(1);
     let all = results(&place, &done);
     assert_eq!((counts(&all, 0), counts(&all, 1)), ([2, 0, 0, 0, 0], [0, 2, 0, 0, 0]));
     let [first, later] = [0, 1].map(|n| &all["variants"][n]);
-    assert_eq!((&first["name"], &later["name"]), (&Json::from("none"), &Json::from("zero-offset")));
+    assert_eq!((&first["name"], &later["name"]), (&Json::from("none"), &Json::from("fetch-filter-skip")));
     assert!(
         later["worse"][0].as_str().expect("words").starts_with("invalid with 2 of 2 seeds, not 0"),
         "{all}"
     );
-    assert_eq!(later["anomalies"]["inconsistent-offsets"]["allowed"], false);
+    assert_eq!(later["anomalies"]["poll-skip"]["allowed"], false);
     assert_eq!(later["ratios"]["ok_per_s"]["seeds"], 2);
     assert!(first["measures"]["send_p50_ms"]["median"].as_f64() > Some(0.0), "{first}");
     let planned = |n: usize| {

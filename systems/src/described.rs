@@ -493,20 +493,8 @@ mod tests {
 
     /// Three nodes.
     fn deployment(settings: &[(&str, &str)]) -> Deployment {
-        let place = |n: u16| NodePlace {
-            id: NodeId(n),
-            address: std::net::Ipv4Addr::new(10, 0, 0, n as u8).into(),
-            data_dir: format!("/run/n{n}/data").into(),
-            log_dir: format!("/run/n{n}").into(),
-        };
-        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Deployment {
-            nodes: (1..=3).map(place).collect(),
-            settings: settings.collect(),
-            version: Some("1.2".to_owned()),
-            seed: 7,
-            ..a_deployment()
-        }
+        let sample = crate::sample::deployment(3, 0, settings);
+        Deployment { version: Some("1.2".to_owned()), seed: 7, ..sample }
     }
 
     #[test]

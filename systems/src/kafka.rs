@@ -4,7 +4,7 @@ mod jars;
 mod properties;
 
 use crate::librdkafka::{self, KafkaLog};
-use crate::{Registered, prepare, probe};
+use crate::{Registered, prepare, probe, version};
 use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::{NodeId, Role};
 use riprap_core::system::{Deployment, NodeCommand, System, SystemInfo};
@@ -18,6 +18,8 @@ const CONTROLLER_PORT: u16 = 9093;
 
 /// The version that is tested if none is asked for.
 const USUAL_VERSION: &str = "4.3.1";
+/// The oldest that has KRaft alone, which is all that is run here.
+const MIN_VERSION: [u32; 3] = [4, 0, 0];
 
 /// A cluster's name: any 16 bytes in base64.
 const CLUSTER_ID: &str = "cmlwcmFwLWthZmthLTAwMA";
@@ -55,16 +57,9 @@ fn version(deployment: &Deployment) -> &str {
     deployment.version.as_deref().unwrap_or(USUAL_VERSION)
 }
 
-/// Whether it is a version with KRaft alone, which is all that is run here. Errors: one line.
+/// Whether it is a version that is run here. Errors: one line.
 fn check_version(version: &str) -> Result<(), String> {
-    let parts: Option<Vec<u32>> = version.split('.').map(|part| part.parse().ok()).collect();
-    match parts.as_deref() {
-        Some([major, _, _]) if *major >= 4 => Ok(()),
-        Some([_, _, _]) => {
-            Err(format!("kafka@{version}: 4.0.0 or newer is right: older ones are not run here"))
-        }
-        _ => Err(format!("kafka@{version}: no version; one like {USUAL_VERSION} is right")),
-    }
+    version::check("kafka", version, MIN_VERSION, USUAL_VERSION, "older ones are not run here")
 }
 
 /// The command that runs a class of Kafka's. Errors: one line.

@@ -12,7 +12,10 @@ pub mod librdkafka;
 mod nats;
 mod prepare;
 mod probe;
+#[cfg(test)]
+mod sample;
 pub mod simulated;
+mod version;
 
 use librdkafka::Admin;
 use riprap_core::system::System;

@@ -13,7 +13,7 @@ pub(crate) mod log;
 mod reader;
 mod wheel;
 
-use crate::{Registered, prepare};
+use crate::{Registered, prepare, version};
 use config::check_settings;
 use log::{NatsLog, Options};
 use riprap_core::client::{ClientConfig, Log, LogError, SubscribeVia};
@@ -60,15 +60,7 @@ fn version(deployment: &Deployment) -> &str {
 
 /// Whether it is a version that can be fetched. Errors: one line.
 fn check_version(version: &str) -> Result<(), String> {
-    let parts: Option<Vec<u32>> = version.split('.').map(|part| part.parse().ok()).collect();
-    let [major, minor, patch] = MIN_VERSION;
-    match parts.as_deref() {
-        Some(parts @ [_, _, _]) if parts >= MIN_VERSION.as_slice() => Ok(()),
-        Some([_, _, _]) => Err(format!(
-            "nats@{version}: {major}.{minor}.{patch} or newer is right: older ones are not to be had"
-        )),
-        _ => Err(format!("nats@{version}: no version; one like {USUAL_VERSION} is right")),
-    }
+    version::check("nats", version, MIN_VERSION, USUAL_VERSION, "older ones are not to be had")
 }
 
 fn config_path(deployment: &Deployment, node: NodeId) -> PathBuf {

@@ -108,33 +108,12 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use riprap_core::system::NodePlace;
-
-    fn deployment(settings: &[(&str, &str)], controllers: u16) -> Deployment {
-        let place = |n: u16| NodePlace {
-            id: NodeId(n),
-            address: std::net::Ipv4Addr::new(10, 0, 0, n as u8).into(),
-            data_dir: format!("/run/n{n}/data").into(),
-            log_dir: format!("/run/n{n}").into(),
-        };
-        Deployment {
-            nodes: (1..=3 + controllers).map(place).collect(),
-            controllers,
-            version: None,
-            defect: None,
-            settings: settings
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
-            seed: 1,
-            program: None,
-        }
-    }
+    use crate::sample::deployment;
 
     #[test]
     fn what_is_set_wins_but_not_over_a_nodes_place() {
         let set = [("min.insync.replicas", "1"), ("log.flush.interval.messages", "1")];
-        let file = file(&deployment(&set, 0), NodeId(2));
+        let file = file(&deployment(3, 0, &set), NodeId(2));
         let lines: Vec<&str> = file.lines().collect();
         for line in [
             "min.insync.replicas=1",
@@ -157,7 +136,7 @@ mod tests {
     #[test]
     fn controllers_may_be_nodes_of_their_own() {
         let check = |node: u16, expect: &[&str]| {
-            let file = file(&deployment(&[], 2), NodeId(node));
+            let file = file(&deployment(5, 2, &[]), NodeId(node));
             for line in expect {
                 assert!(file.lines().any(|found| found == *line), "{line} is not in\n{file}");
             }
@@ -170,7 +149,7 @@ mod tests {
 
     #[test]
     fn features_have_levels_and_are_no_properties() {
-        let deployment = deployment(&[("feature.transaction.version", "1"), ("log.dirs.x", "y")], 0);
+        let deployment = deployment(3, 0, &[("feature.transaction.version", "1"), ("log.dirs.x", "y")]);
         assert_eq!(features(&deployment), ["transaction.version=1"]);
         let file = file(&deployment, NodeId(1));
         assert!(!file.contains("feature") && file.contains("log.dirs.x=y"), "{file}");

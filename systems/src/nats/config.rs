@@ -215,28 +215,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use riprap_core::system::NodePlace;
-
-    fn deployment(nodes: u16, settings: &[(&str, &str)]) -> Deployment {
-        let place = |n: u16| NodePlace {
-            id: NodeId(n),
-            address: std::net::Ipv4Addr::new(10, 0, 0, n as u8).into(),
-            data_dir: format!("/run/n{n}/data").into(),
-            log_dir: format!("/run/n{n}").into(),
-        };
-        Deployment {
-            nodes: (1..=nodes).map(place).collect(),
-            controllers: 0,
-            version: None,
-            defect: None,
-            settings: settings
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
-            seed: 1,
-            program: None,
-        }
-    }
+    use crate::sample::deployment;
 
     #[test]
     fn a_node_of_three() {
@@ -264,8 +243,8 @@ cluster {
     routes: [\"nats://10.0.0.1:6222\", \"nats://10.0.0.3:6222\"]
 }
 ";
-        assert_eq!(file(&deployment(3, &set), NodeId(2)), expect);
-        assert!(!file(&deployment(1, &[]), NodeId(1)).contains("cluster"));
+        assert_eq!(file(&deployment(3, 0, &set), NodeId(2)), expect);
+        assert!(!file(&deployment(1, 0, &[]), NodeId(1)).contains("cluster"));
     }
 
     #[test]

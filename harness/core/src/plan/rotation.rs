@@ -22,12 +22,12 @@ impl Rotation {
     ///
     /// Each fault in turn is sure of a period, so that none is left out of a run that has enough of them.
     pub(super) fn draw(config: &TestConfig, faults: usize) -> Option<Rotation> {
-        let period_ms = config.rotate_ms.filter(|_| faults > 0)?;
+        let period_ms = config.rotate_ms.filter(|ms| *ms > 0 && faults > 0)?;
         let mut random = Seed(config.seed).stream("nemesis", "rotation");
         let mut order: Vec<usize> = (0..faults).collect();
         order.shuffle(&mut random);
         let mut turns = order.iter().copied().cycle();
-        let periods = config.time_limit_ms.div_ceil(period_ms.max(1));
+        let periods = config.time_limit_ms.div_ceil(period_ms);
         let mixes = (0..periods).map(|period| {
             if period > 0 && random.random_ratio(1, CALM_ONE_IN) {
                 return BTreeSet::new();

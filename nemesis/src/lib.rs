@@ -19,6 +19,7 @@ mod power_loss;
 mod rate;
 mod reject;
 mod reset;
+mod rolling_restart;
 
 use rand::seq::SliceRandom as _;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState, Role};
@@ -43,6 +44,7 @@ pub static ALL: &[&dyn Fault] = &[
     &rate::Rate,
     &reject::Reject,
     &reset::Reset,
+    &rolling_restart::RollingRestart,
 ];
 
 /// The shapes of a fault that strikes nodes one by one.
@@ -298,7 +300,7 @@ mod tests {
         check("kill:one,kill:all", 3, Ok("kill(one all)"));
         check("none", 3, Ok(""));
         let all = "bit-flip, clock, disk-full, disk-slow, hold, kill, latency, loss, membership, partition, pause, power-loss, rate, reject, \
-                   reset";
+                   reset, rolling-restart";
         check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
         let refused = "fault `clock` strikes simulated nodes only; leave it out, or add --sim";
         check("kill:one,clock", 3, Err(refused));
@@ -317,6 +319,7 @@ mod tests {
             "rate",
             "reject",
             "reset",
+            "rolling-restart(round)",
         ]
         .map(|fault| if fault.contains('(') { fault.to_owned() } else { format!("{fault}{shapes}") });
         check_there("all", 1, true, Ok(&all.join(" ")));
@@ -340,7 +343,9 @@ mod tests {
         let why = "needs more copies of each key";
         let real = "real nodes only";
         let expected =
-            [("bit-flip", why), ("loss", real), ("membership", why), ("rate", real), ("reject", real)];
+            ["bit-flip", "loss", "membership", "rate", "reject", "rolling-restart"].map(|name| {
+                (name, if ["bit-flip", "membership"].contains(&name) { why } else { real })
+            });
         assert_eq!(super::left_out(alone), expected);
         let refused = "fault `bit-flip` may cost one of each key's copies, of which there is 1; a --replication of 2 or more is right";
         assert_eq!(parse(&["bit-flip".to_owned()], alone).err().as_deref(), Some(refused));

@@ -397,7 +397,7 @@ impl Test {
         progress: &RefCell<Progress>,
         stop: &AtomicBool,
     ) -> Result<(History, Verdict), Failure> {
-        let cluster = Arc::new(self.deploy(inside, run, progress, stop)?);
+        let cluster = self.deploy(inside, run, progress, stop)?;
         let shared: Arc<dyn RealCluster> = Arc::clone(&cluster) as _;
         let mut stage = LiveStage::new(self, &shared, run, progress, stop)?;
         let (history, mut verdict) = phases(self, &mut stage, progress, stop)?;
@@ -429,7 +429,7 @@ impl Test {
         run: &Arc<RunDir>,
         progress: &RefCell<Progress>,
         stop: &AtomicBool,
-    ) -> Result<LiveCluster, Failure> {
+    ) -> Result<Arc<LiveCluster>, Failure> {
         progress.borrow_mut().phase("deploy", Some(DEPLOY_LIMIT));
         let nodes = run.path().join("nodes");
         let spec = ClusterSpec {

@@ -182,6 +182,30 @@ pub enum MemberChange {
     },
 }
 
+/// A node's turn where nodes are ended in order and started again, one after another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// It did not run, for another fault had seen to that: it is left as it is.
+    PassedOver {
+        /// What it was instead.
+        was: String,
+    },
+    /// A new process took the place of its old one.
+    Restarted {
+        /// The old process' id.
+        was_pid: i32,
+        /// How that ended.
+        ended: String,
+        /// The new process' id.
+        pid: i32,
+        /// How long the node then took to serve; `None` if it did not while somebody waited. Units: milliseconds.
+        serves_after_ms: Option<u64>,
+    },
+}
+
+/// The turns that nodes had, in order.
+pub type Turns = Vec<(NodeId, Turn)>;
+
 /// A running cluster.
 pub trait Cluster {
     /// Its nodes, in order.
@@ -192,6 +216,18 @@ pub trait Cluster {
 
     /// Ends a node's process at once, without a chance to clean up. No error if there is none.
     fn kill(&self, node: NodeId) -> Result<(), ClusterError>;
+
+    /// Has nodes end in order and start again, one after another, each when the one before serves again or has had its time
+    /// for that. Returns when the first was started again, with the turns so far; the others follow by themselves, until
+    /// [`Cluster::end_roll`] is called.
+    fn roll(&self, _nodes: &[NodeId]) -> Result<Turns, ClusterError> {
+        Err(only_real("end in order"))
+    }
+
+    /// Has no further node end of those that are still to come. Returns the turns that there were.
+    fn end_roll(&self) -> Result<Turns, ClusterError> {
+        Err(only_real("end in order"))
+    }
 
     /// Stops a node's process in its tracks.
     fn pause(&self, node: NodeId) -> Result<(), ClusterError>;

@@ -67,6 +67,12 @@ pub trait Fault: Sync {
         nodes.to_vec()
     }
 
+    /// How long a strike on so many nodes is left to work, where that is drawn: longer if they have to have their turns
+    /// meanwhile. Units: milliseconds.
+    fn held_ms(&self, drawn_ms: u64, _nodes: usize) -> u64 {
+        drawn_ms
+    }
+
     /// Whether it can strike simulated nodes: none can of what happens to packets, for a simulated network has connections
     /// and no packets.
     fn strikes_simulated(&self) -> bool {

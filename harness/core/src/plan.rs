@@ -221,6 +221,7 @@ impl Plan {
                 let Target { role, shape } = targets[random.random_range(0..targets.len())];
                 let aim = fault.aim(shape, &nodes[&role], &mut random);
                 let held_ms = random.random_range(MIN_FAULT_MS..=config.fault_max_ms.max(MIN_FAULT_MS));
+                let held_ms = fault.held_ms(held_ms, nodes[&role].len());
                 let quiet_ms = random.random_range(config.quiet_max_ms / 3..=config.quiet_max_ms);
                 let until_ms = (at_ms + held_ms).min(end_ms);
                 for (time_ms, f, value) in [(at_ms, info.strike_f, aim), (until_ms, info.heal_f, Json::Null)]

@@ -3,19 +3,21 @@
 use crate::disk::{Disk, DiskError};
 use crate::files::{self, Snapshot};
 use crate::links::LinksOf;
+use crate::roll::{Restarts, Rolls};
 use crate::sandbox::{
     Endpoint, Ends, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach,
     SandboxError,
 };
 use riprap_core::Seed;
 use riprap_core::cluster::{
-    Cluster, ClusterError, End, FlippedBit, Link, Links, Lost, NodeId, NodeState, PerLink, Reading, UNLIMITED,
+    Cluster, ClusterError, End, FlippedBit, Link, Links, Lost, NodeId, NodeState, PerLink, Reading, Turn, Turns,
+    UNLIMITED,
 };
 use riprap_core::system::{Deployment, NodePlace, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a probe waits for a datagram on a link that should be dead. On a live one it takes well under a
@@ -23,6 +25,8 @@ use std::time::{Duration, Instant};
 const PROBE_WAIT: Duration = Duration::from_millis(250);
 /// How long a node gets to end in order when the run is over.
 const STOP_WAIT: Duration = Duration::from_secs(3);
+/// How long a node gets to end in order that is to be started again: time to hand over what it leads.
+const RESTART_WAIT: Duration = Duration::from_secs(15);
 /// Between a process' last sign of life and its status: a moment, on a machine with much else to do a longer one.
 const BURY_WAIT: Duration = Duration::from_secs(2);
 /// How long a process that could not write gets to end of it, before there is room again. A process that does not end of
@@ -37,6 +41,9 @@ pub struct LiveCluster {
     deployment: Deployment,
     has_disks: bool,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
+    rolls: Rolls,
+    /// Itself, for the thread of a roll.
+    me: Weak<LiveCluster>,
     // Dropped last: the processes live in it.
     network: Network,
 }
@@ -76,7 +83,7 @@ pub struct ClusterSpec {
 
 impl LiveCluster {
     /// Makes the network and the folders. Nothing is started yet.
-    pub fn new(inside: &Inside, spec: ClusterSpec) -> Result<LiveCluster, ClusterError> {
+    pub fn new(inside: &Inside, spec: ClusterSpec) -> Result<Arc<LiveCluster>, ClusterError> {
         let ClusterSpec { system, nodes, data_root, log_root, has_disks, mut deployment } = spec;
         let network = Network::new(inside, usize::from(nodes)).map_err(sandbox)?;
         for id in NodeId::first(nodes) {
@@ -94,7 +101,15 @@ impl LiveCluster {
             });
         }
         let nodes = deployment.nodes.iter().map(|place| (place.id, Node::default())).collect();
-        Ok(LiveCluster { system, deployment, has_disks, nodes: Mutex::new(nodes), network })
+        Ok(Arc::new_cyclic(|me| LiveCluster {
+            system,
+            deployment,
+            has_disks,
+            nodes: Mutex::new(nodes),
+            rolls: Rolls::default(),
+            me: me.clone(),
+            network,
+        }))
     }
 
     /// Writes what nodes need before they start for the first time, and gives them their disks.
@@ -165,6 +180,7 @@ impl LiveCluster {
 
     /// Ends every node in order, by force where it does not heed, and takes its disk from it.
     pub fn stop(&self) -> Result<(), ClusterError> {
+        self.rolls.end()?;
         let mut nodes = self.lock();
         for node in nodes.values_mut() {
             node.notice_end();
@@ -196,6 +212,24 @@ impl LiveCluster {
         let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
         let process = node.process.as_mut().ok_or_else(|| ClusterError(format!("{id} has no process")))?;
         act(process).map_err(|e| ClusterError(e.to_string()))
+    }
+
+    fn start_one(&self, id: NodeId, node: &mut Node) -> Result<(), ClusterError> {
+        let command = self.system.command(&self.deployment, id);
+        let spec = ProcessSpec {
+            program: command.program,
+            args: command.args.into_iter().map(Into::into).collect(),
+            env: command.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            cwd: None,
+            log: self.deployment.place(id).log_dir.join("node.log"),
+        };
+        let process =
+            NodeProcess::spawn(&spec, &self.network, ix(id)).map_err(|e| ClusterError(e.to_string()))?;
+        node.let_disk_go(false);
+        node.process = Some(process);
+        node.killed = None;
+        node.was_full = node.disk.as_ref().is_some_and(Disk::is_limited);
+        Ok(())
     }
 
     fn flip_bit_of(&self, id: NodeId, data: &Path, draw: u64) -> io::Result<Option<FlippedBit>> {
@@ -263,26 +297,21 @@ impl Cluster for LiveCluster {
         if node.process.is_some() {
             return Ok(());
         }
-        let command = self.system.command(&self.deployment, id);
-        let spec = ProcessSpec {
-            program: command.program,
-            args: command.args.into_iter().map(Into::into).collect(),
-            env: command.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            cwd: None,
-            log: self.deployment.place(id).log_dir.join("node.log"),
-        };
-        let process =
-            NodeProcess::spawn(&spec, &self.network, ix(id)).map_err(|e| ClusterError(e.to_string()))?;
-        node.let_disk_go(false);
-        node.process = Some(process);
-        node.killed = None;
-        node.was_full = node.disk.as_ref().is_some_and(Disk::is_limited);
-        Ok(())
+        self.start_one(id, node)
     }
 
     fn kill(&self, id: NodeId) -> Result<(), ClusterError> {
         let mut nodes = self.lock();
         nodes.get_mut(&id).ok_or_else(|| unknown(id))?.kill("killed")
+    }
+
+    fn roll(&self, nodes: &[NodeId]) -> Result<Turns, ClusterError> {
+        let me = self.me.upgrade().expect("it is borrowed from what owns it");
+        self.rolls.begin(me, nodes)
+    }
+
+    fn end_roll(&self) -> Result<Turns, ClusterError> {
+        self.rolls.end()
     }
 
     fn pause(&self, id: NodeId) -> Result<(), ClusterError> {
@@ -485,6 +514,32 @@ impl Cluster for LiveCluster {
         disk.set_room(room);
         node.was_full |= room.is_some();
         Ok(())
+    }
+}
+
+impl Restarts for LiveCluster {
+    /// Nobody else comes at the node meanwhile.
+    fn restart(&self, id: NodeId) -> Result<Turn, ClusterError> {
+        let mut nodes = self.lock();
+        let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
+        node.notice_end();
+        let passed_over = |was: &str| Ok(Turn::PassedOver { was: was.to_owned() });
+        let was_pid = match &node.process {
+            None => return passed_over("down"),
+            Some(process) if process.state() == ProcessState::Paused => return passed_over("paused"),
+            Some(process) => process.pid(),
+        };
+        node.let_disk_go(true);
+        let mut process = node.process.take().expect("just looked at");
+        let ended = process.terminate(RESTART_WAIT).map_err(|e| ClusterError(e.to_string()))?;
+        let how = if ended.forced { " (killed: it did not heed)" } else { "" };
+        self.start_one(id, node)?;
+        let pid = node.process.as_ref().expect("just started").pid();
+        Ok(Turn::Restarted { was_pid, ended: format!("{}{how}", ended.status), pid, serves_after_ms: None })
+    }
+
+    fn serves(&self, id: NodeId) -> Result<(), String> {
+        self.system.serves(&self.deployment, id)
     }
 }
 

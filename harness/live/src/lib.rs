@@ -9,5 +9,6 @@ mod files;
 pub mod interrupt;
 mod links;
 pub mod machine;
+mod roll;
 pub mod runner;
 pub mod sandbox;

@@ -4,6 +4,7 @@
 //! by a probe that it took effect; see [`riprap_core::fault`]. To add one: a file here, and a line in [`ALL`].
 
 mod bit_flip;
+mod client_crash;
 mod clock;
 mod disk_full;
 mod disk_slow;
@@ -20,6 +21,7 @@ mod rate;
 mod reject;
 mod reset;
 mod rolling_restart;
+mod rolling_upgrade;
 
 use rand::seq::SliceRandom as _;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState, Role};
@@ -30,6 +32,7 @@ use serde_json::{Map, Value as Json, json};
 /// All faults, sorted by name.
 pub static ALL: &[&dyn Fault] = &[
     &bit_flip::BitFlip,
+    &client_crash::ClientCrash,
     &clock::Clock,
     &disk_full::DiskFull,
     &disk_slow::DiskSlow,
@@ -45,6 +48,7 @@ pub static ALL: &[&dyn Fault] = &[
     &reject::Reject,
     &reset::Reset,
     &rolling_restart::RollingRestart,
+    &rolling_upgrade::RollingUpgrade,
 ];
 
 /// The shapes of a fault that strikes nodes one by one.
@@ -115,6 +119,10 @@ pub struct Place {
     pub live: bool,
     /// Whether real ones can be given disks that do as they are told.
     pub disks: bool,
+    /// Whether they were there already, and are left alone.
+    pub existing: bool,
+    /// Whether there is another version for them to go to.
+    pub upgrade: bool,
 }
 
 impl Place {
@@ -151,6 +159,17 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
         };
         for fault in asked {
             let &FaultInfo { name, min_copies, .. } = fault.info();
+            if place.existing && fault.strikes_nodes() {
+                let others: Vec<&str> = ALL
+                    .iter()
+                    .filter(|fault| !fault.strikes_nodes())
+                    .map(|fault| fault.info().name)
+                    .collect();
+                return Err(format!(
+                    "fault `{name}`: the nodes of a cluster that is there already are left alone; one of {} or none is right",
+                    others.join(", ")
+                ));
+            }
             if place.live && !fault.info().live {
                 return Err(format!(
                     "fault `{name}` strikes simulated nodes only; leave it out, or add --sim"
@@ -158,6 +177,12 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
             }
             if !place.live && !fault.strikes_simulated() {
                 return Err(format!("fault `{name}` strikes real nodes only; leave it out"));
+            }
+            if fault.needs_upgrade() && !place.upgrade {
+                return Err(format!(
+                    "fault `{name}` needs another version to go to; --upgrade-to VERSION is right, or of a system without \
+                     versions --upgrade-to FILE, its program"
+                ));
             }
             if lacks_disks(fault, place) {
                 return Err(format!(
@@ -199,10 +224,14 @@ fn lacks_disks(fault: &dyn Fault, place: Place) -> bool {
 /// Why a fault cannot strike there, if it cannot.
 fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     let info = fault.info();
-    if place.live && !info.live {
+    if place.existing && fault.strikes_nodes() {
+        Some("nodes are left alone")
+    } else if place.live && !info.live {
         Some("simulated nodes only")
     } else if !place.live && !fault.strikes_simulated() {
         Some("real nodes only")
+    } else if fault.needs_upgrade() && !place.upgrade {
+        Some("needs --upgrade-to")
     } else if lacks_disks(fault, place) {
         Some("/dev/fuse cannot be opened")
     } else if info.shapes.iter().all(|shape| shape.min_nodes > place.nodes_of(None)) {
@@ -221,6 +250,12 @@ fn targets(fault: &'static dyn Fault, word: Option<&str>, place: Place) -> Resul
         word.split_once(':').map_or((Some(word), None), |(a, b)| (Some(a), Some(b)))
     });
     let role = first.and_then(Role::from_name);
+    if let (Some(role), false) = (first.filter(|_| role.is_some()), fault.strikes_nodes()) {
+        return Err(format!(
+            "fault `{}:{role}`: it strikes clients, which have no role; leave it out",
+            info.name
+        ));
+    }
     let word = if role.is_some() { rest } else { word };
     let nodes = place.nodes_of(role);
     let of_role = first.filter(|_| role.is_some()).map(|role| format!(":{role}")).unwrap_or_default();
@@ -241,7 +276,8 @@ fn targets(fault: &'static dyn Fault, word: Option<&str>, place: Place) -> Resul
     };
     let shape = info.shapes.iter().find(|shape| shape.name == word).ok_or_else(|| {
         let shapes = info.shapes.iter().map(|shape| shape.name);
-        let roles = Role::NAMES.iter().map(|(name, _)| *name).filter(|_| role.is_none());
+        let may_have_role = role.is_none() && fault.strikes_nodes();
+        let roles = Role::NAMES.iter().map(|(name, _)| *name).filter(|_| may_have_role);
         let names: Vec<&str> = shapes.chain(roles).collect();
         format!("unknown shape `{word}` of fault `{}`; one of: {}", info.name, names.join(", "))
     })?;
@@ -268,6 +304,17 @@ mod tests {
     use super::*;
     use riprap_core::Seed;
 
+    /// Real nodes, to which all can be done.
+    pub(crate) const REAL: Place = Place {
+        nodes: 3,
+        controllers: 0,
+        copies: 3,
+        live: true,
+        disks: true,
+        existing: false,
+        upgrade: false,
+    };
+
     fn check(words: &str, nodes: u16, expected: Result<&str, &str>) {
         check_there(words, nodes, true, expected);
     }
@@ -278,18 +325,17 @@ mod tests {
 
     fn check_roles(words: &str, nodes: u16, controllers: u16, live: bool, expected: Result<&str, &str>) {
         let words: Vec<String> = words.split(',').map(str::to_owned).collect();
-        let found =
-            parse(&words, Place { nodes, controllers, copies: nodes, live, disks: true }).map(|choices| {
-                let one = |(fault, targets): &Choice| {
-                    let told = |target: &Target| match target.role {
-                        Some(role) => format!("{role:?}-{}", target.shape.name),
-                        None => target.shape.name.to_owned(),
-                    };
-                    let targets: Vec<String> = targets.iter().map(told).collect();
-                    format!("{}({})", fault.info().name, targets.join(" "))
+        let found = parse(&words, Place { nodes, controllers, copies: nodes, live, ..REAL }).map(|choices| {
+            let one = |(fault, targets): &Choice| {
+                let told = |target: &Target| match target.role {
+                    Some(role) => format!("{role:?}-{}", target.shape.name),
+                    None => target.shape.name.to_owned(),
                 };
-                choices.iter().map(one).collect::<Vec<_>>().join(" ")
-            });
+                let targets: Vec<String> = targets.iter().map(told).collect();
+                format!("{}({})", fault.info().name, targets.join(" "))
+            };
+            choices.iter().map(one).collect::<Vec<_>>().join(" ")
+        });
         assert_eq!(found.as_deref().map_err(String::as_str), expected);
     }
 
@@ -299,8 +345,8 @@ mod tests {
         check("kill:one,partition:bridge", 3, Ok("kill(one) partition(bridge)"));
         check("kill:one,kill:all", 3, Ok("kill(one all)"));
         check("none", 3, Ok(""));
-        let all = "bit-flip, clock, disk-full, disk-slow, hold, kill, latency, loss, membership, partition, pause, power-loss, rate, reject, \
-                   reset, rolling-restart";
+        let all = "bit-flip, client-crash, clock, disk-full, disk-slow, hold, kill, latency, loss, membership, partition, pause, power-loss, rate, reject, \
+                   reset, rolling-restart, rolling-upgrade";
         check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
         let refused = "fault `clock` strikes simulated nodes only; leave it out, or add --sim";
         check("kill:one,clock", 3, Err(refused));
@@ -308,6 +354,7 @@ mod tests {
         check_there("loss", 3, false, Err("fault `loss` strikes real nodes only; leave it out"));
         let shapes = "(one one-clients all all-clients)";
         let all = [
+            "client-crash(one minority majority all)",
             "disk-full(one all)",
             "disk-slow(one all)",
             "hold",
@@ -323,29 +370,28 @@ mod tests {
         ]
         .map(|fault| if fault.contains('(') { fault.to_owned() } else { format!("{fault}{shapes}") });
         check_there("all", 1, true, Ok(&all.join(" ")));
-        let left_out: Vec<String> =
-            left_out(Place { nodes: 1, controllers: 0, copies: 1, live: true, disks: false })
-                .into_iter()
-                .map(|(name, why)| format!("{name} {why}"))
-                .collect();
+        let left_out: Vec<String> = left_out(Place { nodes: 1, copies: 1, disks: false, ..REAL })
+            .into_iter()
+            .map(|(name, why)| format!("{name} {why}"))
+            .collect();
         let only_simulated = |name: &str| format!("{name} simulated nodes only");
         let no_disk = |name: &str| format!("{name} /dev/fuse cannot be opened");
         let mut expected = vec!["bit-flip needs more nodes".to_owned(), only_simulated("clock")];
         expected.extend(["disk-full", "disk-slow"].map(no_disk));
         expected.push(only_simulated("membership"));
         expected.extend(["partition needs more nodes".to_owned(), no_disk("power-loss")]);
+        expected.push("rolling-upgrade needs --upgrade-to".to_owned());
         assert_eq!(left_out, expected);
-        let poor = Place { nodes: 3, controllers: 0, copies: 3, live: true, disks: false };
+        let poor = Place { disks: false, ..REAL };
         let refused = "fault `power-loss` needs a file system of its own for each node, and /dev/fuse cannot be opened; leave it \
                        out, add --sim, or make that readable and writable (`modprobe fuse`, `chmod 0666 /dev/fuse`)";
         assert_eq!(parse(&["power-loss:all".to_owned()], poor).err().as_deref(), Some(refused));
-        let alone = Place { nodes: 3, controllers: 0, copies: 1, live: false, disks: false };
+        let alone = Place { copies: 1, live: false, disks: false, ..REAL };
         let why = "needs more copies of each key";
         let real = "real nodes only";
         let expected =
-            ["bit-flip", "loss", "membership", "rate", "reject", "rolling-restart"].map(|name| {
-                (name, if ["bit-flip", "membership"].contains(&name) { why } else { real })
-            });
+            ["bit-flip", "loss", "membership", "rate", "reject", "rolling-restart", "rolling-upgrade"]
+                .map(|name| (name, if ["bit-flip", "membership"].contains(&name) { why } else { real }));
         assert_eq!(super::left_out(alone), expected);
         let refused = "fault `bit-flip` may cost one of each key's copies, of which there is 1; a --replication of 2 or more is right";
         assert_eq!(parse(&["bit-flip".to_owned()], alone).err().as_deref(), Some(refused));
@@ -358,6 +404,34 @@ mod tests {
         );
         check("partition:bridge", 2, Err("fault `partition:bridge` needs at least 3 nodes; --nodes is 2"));
         check("partition", 1, Err("fault `partition` needs more than 1 nodes"));
+    }
+
+    #[test]
+    fn nodes_that_are_there_already_are_left_alone() {
+        let there = Place { existing: true, ..REAL };
+        let words = |word: &str| vec![word.to_owned()];
+        let names =
+            |choices: Vec<Choice>| choices.iter().map(|(fault, _)| fault.info().name).collect::<Vec<_>>();
+        assert_eq!(parse(&words("all"), there).map(names), Ok(vec!["client-crash"]));
+        let refused = "fault `kill`: the nodes of a cluster that is there already are left alone; one of client-crash or none is \
+                       right";
+        assert_eq!(parse(&words("kill"), there).err().as_deref(), Some(refused));
+        assert!(left_out(there).iter().all(|(_, why)| *why == "nodes are left alone"));
+        assert_eq!(left_out(there).len(), ALL.len() - 1);
+    }
+
+    #[test]
+    fn an_upgrade_goes_somewhere() {
+        check(
+            "rolling-upgrade",
+            3,
+            Err(
+                "fault `rolling-upgrade` needs another version to go to; --upgrade-to VERSION is right, or of a system without \
+                 versions --upgrade-to FILE, its program",
+            ),
+        );
+        let parsed = parse(&["rolling-upgrade".to_owned()], Place { upgrade: true, ..REAL });
+        assert_eq!(parsed.map(|choices| choices.len()), Ok(1));
     }
 
     #[test]
@@ -375,6 +449,10 @@ mod tests {
         check(
             "kill:controller:some",
             Err("unknown shape `some` of fault `kill`; one of: one, minority, majority, all"),
+        );
+        check(
+            "client-crash:broker",
+            Err("fault `client-crash:broker`: it strikes clients, which have no role; leave it out"),
         );
         check_there(
             "kill:controller",

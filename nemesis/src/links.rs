@@ -192,12 +192,9 @@ pub(crate) mod tests {
             ("reset", "all-peers", 3, "peers", false),
         ] {
             let case = format!("{name}:{shape}");
-            let (fault, shapes) = parse(
-                std::slice::from_ref(&case),
-                Place { nodes: 3, controllers: 0, copies: 3, live, disks: true },
-            )
-            .expect("it is one")
-            .remove(0);
+            let (fault, shapes) = parse(std::slice::from_ref(&case), Place { live, ..crate::tests::REAL })
+                .expect("it is one")
+                .remove(0);
             let aim = fault.aim(shapes[0].shape, &NodeId::first(3), &mut Seed(1).stream("test", "links"));
             assert_eq!(
                 (&aim["links"], aim["nodes"].as_array().map(Vec::len)),

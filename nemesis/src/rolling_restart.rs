@@ -1,7 +1,7 @@
 //! Nodes are restarted in order, one after another, as whoever runs a cluster does to change its settings.
 
 use rand::seq::SliceRandom as _;
-use riprap_core::cluster::{Cluster, ClusterError, NodeId, Turn, Turns};
+use riprap_core::cluster::{Cluster, ClusterError, NodeId, Roll, Turn, Turns};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
 use serde_json::{Map, Value as Json, json};
@@ -9,9 +9,9 @@ use serde_json::{Map, Value as Json, json};
 static INFO: FaultInfo = FaultInfo {
     name: "rolling-restart",
     doc: "Nodes end in order (SIGTERM; killed if they do not heed it within 15 s) and start again, one after another in an order \
-          that is drawn, the next when the one before serves again, or after 30 s. It is held for so much time for each node as \
-          other faults are in all, and goes no further when that is over: a --fault-time of as long as a node takes to come back \
-          has it get round. Proved by the operating system's word that the first process has ended and another runs; of each \
+          that is drawn, the next when the one before serves again, or after 30 s. It is held for --fault-time for each \
+          node, and goes no further when that is over: a system whose nodes take long to come back, as Apache Kafka's do, needs a \
+          longer one to get round (--fault-time 15s). Proved by the operating system's word that the first process has ended and another runs; of each \
           later node the same is told when it is healed. Healed by going no further: no node is ever left down. One that \
           another fault has killed or paused is passed over. In order, a node may hand over what it leads, and leave a clean \
           disk: this finds what kills do not, systems that lose records, refuse clients or forget their groups as leaders move on \
@@ -35,8 +35,8 @@ impl Fault for RollingRestart {
         false
     }
 
-    fn held_ms(&self, drawn_ms: u64, nodes: usize) -> u64 {
-        drawn_ms * nodes as u64
+    fn held_ms(&self, _: u64, most_ms: u64, nodes: usize) -> u64 {
+        most_ms * nodes as u64
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
@@ -45,11 +45,11 @@ impl Fault for RollingRestart {
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
         let nodes = crate::nodes(aim)?;
-        Ok(prove(&nodes, &cluster.roll(&nodes)?))
+        Ok(prove(&nodes, &cluster.roll(Roll::Restart, &nodes)?))
     }
 
     fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
-        Ok(prove(&[], &cluster.end_roll()?))
+        Ok(prove(&[], &cluster.end_roll(Roll::Restart)?))
     }
 }
 
@@ -67,9 +67,16 @@ pub(crate) fn prove(nodes: &[NodeId], turns: &Turns) -> Effect {
     for (node, turn) in turns {
         let told = match turn {
             Turn::PassedOver { was } => json!(format!("passed over: {was}")),
-            Turn::Restarted { was_pid, ended, pid, serves_after_ms } => {
+            Turn::Restarted { was_pid, ended, pid, runs, serves_after_ms } => {
                 took_effect &= was_pid != pid;
-                json!({"ended": ended, "was-pid": was_pid, "pid": pid, "serves-after-ms": serves_after_ms})
+                let mut told = json!({"ended": ended, "was-pid": was_pid, "pid": pid});
+                if let Some(runs) = runs {
+                    told["runs"] = runs.as_str().into();
+                }
+                if let Some(ms) = serves_after_ms {
+                    told["serves-after-ms"] = (*ms).into();
+                }
+                told
             }
         };
         evidence.insert(node.to_string(), told);
@@ -96,6 +103,7 @@ mod tests {
             was_pid,
             ended: "exit status: 0".to_owned(),
             pid,
+            runs: None,
             serves_after_ms: Some(412),
         };
         let check = |turns: &[(u16, Turn)], expected: bool, told: Json| {

@@ -10,6 +10,7 @@
 
 mod admin;
 mod callbacks;
+mod crash;
 mod txn;
 
 pub use admin::Admin;
@@ -26,6 +27,7 @@ use rdkafka::topic_partition_list::{Offset as RdOffset, TopicPartitionList};
 use riprap_core::client::{
     ClientConfig, Committed, Isolation, LocalFuture, Log, LogError, Polled, Progress, block_on,
 };
+use riprap_core::interpreter::CLIENT_CRASHED;
 use riprap_core::op::{Key, Offset, Rebalance, Value};
 use riprap_core::system::ErrorRule;
 use std::collections::{BTreeMap, BTreeSet};
@@ -331,6 +333,10 @@ impl KafkaLog {
                     return Ok((offset.0 >= 0).then_some(offset));
                 }
                 Some(Err(code)) => return Err(self.not_sent(code)),
+                None if self.config.life.is_over() => {
+                    let message = "the client died while it waited for a delivery report".to_owned();
+                    return Err(LogError { code: CLIENT_CRASHED.to_owned(), definite: false, message });
+                }
                 None if Instant::now() > deadline => {
                     let of = if self.in_txn() { " that the transaction had" } else { "" };
                     let message = format!("no delivery report within {:?}{of}", self.config.delivery_timeout);
@@ -357,7 +363,7 @@ impl KafkaLog {
         self.consumer()?;
         let mut polled = Polled { rebalance: std::mem::take(&mut self.parting), ..Polled::default() };
         let mut records = 0;
-        while records < self.config.max_poll_records {
+        while records < self.config.max_poll_records && !self.config.life.is_over() {
             let left = deadline.saturating_duration_since(Instant::now());
             // Once there is something, only what is there already is taken.
             let wait = if records == 0 { left } else { Duration::ZERO };
@@ -538,6 +544,18 @@ impl KafkaLog {
     }
 }
 
+impl Drop for KafkaLog {
+    /// One that has died leaves no group: its coordinator misses it when its session is over.
+    fn drop(&mut self) {
+        if self.in_group
+            && self.config.life.is_over()
+            && let Some(consumer) = self.consumer.take()
+        {
+            crash::without_goodbye(consumer);
+        }
+    }
+}
+
 impl Log for KafkaLog {
     fn create<'a>(&'a mut self, keys: &'a [Key]) -> LocalFuture<'a, Result<(), LogError>> {
         Box::pin(ready(self.create_now(keys)))
@@ -682,6 +700,7 @@ mod tests {
                 max_poll_records: 1,
                 properties: vec![(name.to_owned(), value.to_owned())],
                 log: Default::default(),
+                life: Default::default(),
             };
             let mut log = KafkaLog::new(config, &[]);
             let made = log.consumer().map(drop);

@@ -51,6 +51,7 @@ pub(crate) fn config(
         max_poll_records,
         properties: client_properties(config),
         log: named(&shared.log, &name),
+        life: shared.life.clone(),
     }
 }
 

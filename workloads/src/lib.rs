@@ -12,7 +12,7 @@ mod queue;
 pub use drain::{Drain, Left, TRY_LIMIT};
 
 use riprap_checker::{Options, Verdict};
-use riprap_core::client::{Client, ClientConfig, ClientLog, Log, LogError, SubscribeVia};
+use riprap_core::client::{Client, ClientConfig, ClientLog, Life, Log, LogError, SubscribeVia};
 use riprap_core::generator::{BoxedGenerator, Draft};
 use riprap_core::history::MopRef;
 use riprap_core::op::{F, OpValue, Process, Value};
@@ -55,6 +55,8 @@ pub struct Shared {
     pub namespace: String,
     /// The topics that are known to exist.
     pub topics: Arc<Mutex<BTreeSet<String>>>,
+    /// Whether the client lives.
+    pub life: Life,
 }
 
 /// See the module.
@@ -202,6 +204,7 @@ mod tests {
             recovery_limit_ms: 60_000,
             drain_limit_ms: 120_000,
             bootstrap: Vec::new(),
+            upgrade_to: None,
             settings: BTreeMap::new(),
         }
     }

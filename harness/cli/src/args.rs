@@ -204,7 +204,8 @@ pub(crate) struct TestArgs {
     /// Run on these hosts, over SSH
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "bootstrap")]
     pub(crate) hosts: Vec<String>,
-    /// With --system external: where the cluster is that is there already, some of its brokers. They are left alone: no faults
+    /// With --system external: where the cluster is that is there already, some of its brokers. They are left alone: only faults
+    /// of clients strike there
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', value_parser = parse_bootstrap)]
     pub(crate) bootstrap: Vec<String>,
     /// Leave the run's topics in a cluster that is there already
@@ -216,6 +217,9 @@ pub(crate) struct TestArgs {
     /// Run this program as the system, in place of the one that would be used
     #[arg(long, value_name = "FILE")]
     pub(crate) bin: Option<PathBuf>,
+    /// With fault rolling-upgrade: the version that nodes go to, or, of a system that is not asked for by version, the program
+    #[arg(long, value_name = "VERSION|FILE", conflicts_with_all = ["sim", "bootstrap"])]
+    pub(crate) upgrade_to: Option<String>,
     /// Where runs are kept
     #[arg(long, value_name = "DIR", default_value = riprap_results::DEFAULT_ROOT)]
     pub(crate) store: PathBuf,
@@ -279,7 +283,8 @@ that run down; its test.json has the knobs.",
     mut_arg("hosts", |arg| arg.hide(true)),
     mut_arg("bootstrap", |arg| arg.hide(true)),
     mut_arg("keep_topics", |arg| arg.hide(true)),
-    mut_arg("bin", |arg| arg.hide(true))
+    mut_arg("bin", |arg| arg.hide(true)),
+    mut_arg("upgrade_to", |arg| arg.hide(true))
 )]
 pub(crate) struct SimArgs {
     /// The seeds, first and last, both included

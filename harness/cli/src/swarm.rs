@@ -26,13 +26,9 @@ pub(crate) fn draw(
     let any_fault = !given.contains("nemesis") || config.nemesis.iter().any(|word| word == "all");
 
     let words = config.nemesis.clone();
+    let there = place(&config);
     let possible = |nodes: u16, copies: u16| {
-        any_fault
-            || riprap_nemesis::parse(
-                &words,
-                Place { nodes, controllers: 0, copies, live: false, disks: false },
-            )
-            .is_ok()
+        any_fault || riprap_nemesis::parse(&words, Place { nodes, copies, ..there }).is_ok()
     };
     // Three nodes are what most clusters have, and five what some shapes of partitions need.
     let counts: Vec<u16> =

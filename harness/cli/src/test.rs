@@ -6,6 +6,7 @@ mod live;
 mod phases;
 pub(crate) mod sim;
 mod story;
+mod upgrade;
 
 use crate::args::TestArgs;
 use crate::{Failure, print};
@@ -36,7 +37,6 @@ use riprap_workloads::{Workload, WorkloadInfo};
 use serde_json::Value as Json;
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +66,8 @@ pub(crate) struct Test {
     pub(crate) faults: Vec<Choice>,
     pub(crate) plan: Plan,
     deployment: Deployment,
+    /// The same of the version that nodes go to, if they do.
+    upgraded: Option<Deployment>,
     /// How to simulate the system, if the run is a simulation.
     pub(crate) simulated: Option<&'static dyn Simulated>,
 }
@@ -162,6 +164,7 @@ impl Test {
             recovery_limit_ms: millis(args.recovery_limit),
             drain_limit_ms: millis(args.drain_limit),
             bootstrap: args.bootstrap.clone(),
+            upgrade_to: args.upgrade_to.clone(),
             settings: args.settings.iter().cloned().collect(),
         })
     }
@@ -207,6 +210,7 @@ impl Test {
             program,
         };
         system.validate(&deployment).map_err(Failure::Usage)?;
+        let upgraded = upgrade::deployment(&config, &faults, system, &deployment)?;
         system.validate_run(&config).map_err(Failure::Usage)?;
         let bare = |(name, value): (String, String)| (name[CLIENT_SETTING.len()..].to_owned(), value);
         let properties: Vec<_> = clients.into_iter().map(bare).collect();
@@ -220,14 +224,15 @@ impl Test {
             faults.iter().map(|(fault, targets)| (*fault, targets.clone())).collect();
         let plan = plan.unwrap_or_else(|| Plan::expand(&config, &planned));
         check_plan(&plan, &faults, workload, &config).map_err(Failure::Usage)?;
-        Ok(Test { config, system, workload, faults, plan, deployment, simulated })
+        Ok(Test { config, system, workload, faults, plan, deployment, upgraded, simulated })
     }
 
     /// Has there what the system is made of, before there is a sandbox.
     fn install(&self) -> Result<(), Failure> {
         let mut line = StatusLine::stderr();
-        let installed =
-            self.system.install(&self.deployment, &mut |how_far| line.show(|_, _| how_far.to_owned()));
+        let installed = [&self.deployment].into_iter().chain(&self.upgraded).try_for_each(|deployment| {
+            self.system.install(deployment, &mut |how_far| line.show(|_, _| how_far.to_owned()))
+        });
         line.wipe();
         installed.map_err(Failure::Harness)
     }
@@ -290,7 +295,10 @@ impl Test {
             git_commit: option_env!("RIPRAP_GIT_COMMIT").map(str::to_owned),
             began: utc_text(began),
             args,
-            versions: self.system.versions(&self.deployment),
+            versions: match &self.upgraded {
+                None => self.system.versions(&self.deployment),
+                Some(upgraded) => upgrade::versions(self.system, &self.deployment, upgraded),
+            },
         };
         run.write_test(&record).map_err(Failure::harness)?;
         run.write_plan(&self.plan).map_err(Failure::harness)?;
@@ -304,13 +312,14 @@ impl Test {
     fn headline(&self, run: &RunDir) -> String {
         let config = &self.config;
         format!(
-            "riprap: {}{}{}, {}{} on {} {}nodes{}, faults {}, {} s, seed {}, run {}",
+            "riprap: {}{}{}{}, {}{} on {} {}nodes{}, faults {}, {} s, seed {}, run {}",
             config.system,
             match config.bootstrap.as_slice() {
                 [] => String::new(),
                 there => format!(" at {}", there.join(",")),
             },
             config.defect.as_ref().map(|defect| format!(" with defect {defect}")).unwrap_or_default(),
+            config.upgrade_to.as_ref().map(|version| format!(" to {version}")).unwrap_or_default(),
             config.workload,
             if config.txn { " in transactions" } else { "" },
             config.nodes,
@@ -439,6 +448,7 @@ impl Test {
             nodes: self.config.nodes + self.config.controllers,
             has_disks: self.faults.iter().any(|(fault, _)| fault.needs_disks()),
             deployment: self.deployment.clone(),
+            upgraded: self.config.upgrade_to.clone().zip(self.upgraded.clone()),
         };
         let cluster = LiveCluster::new(inside, spec).map_err(Failure::harness)?;
         cluster.prepare().map_err(Failure::harness)?;
@@ -466,6 +476,8 @@ pub(crate) fn place(config: &TestConfig) -> Place {
         copies: config.replication_factor,
         live,
         disks: live && disk::can_be_had().is_ok(),
+        existing: !config.bootstrap.is_empty(),
+        upgrade: config.upgrade_to.is_some(),
     }
 }
 
@@ -624,16 +636,7 @@ fn check_together(args: &TestArgs, workload: &WorkloadInfo) -> Result<(), Failur
         )));
     }
     if let Some(bin) = &args.bin {
-        let kind = std::fs::metadata(bin);
-        let wrong = match &kind {
-            Ok(kind) if !kind.is_file() => Some("not a file".to_owned()),
-            Ok(kind) if kind.permissions().mode() & 0o111 == 0 => Some("not executable".to_owned()),
-            Ok(_) => None,
-            Err(e) => Some(e.to_string()),
-        };
-        if let Some(wrong) = wrong {
-            return Err(Failure::Usage(format!("--bin is `{}`: {wrong}; a program is right", bin.display())));
-        }
+        upgrade::check_program("--bin", bin)?;
     }
     Ok(())
 }

@@ -227,8 +227,15 @@ fn triggers_name_what_there_is() {
         }
         if let Some(faults) = value("--nemesis") {
             let faults: Vec<String> = faults.split(',').map(str::to_owned).collect();
-            let place =
-                Place { nodes, controllers: 0, copies: nodes, live: !words.contains(&"--sim"), disks: true };
+            let place = Place {
+                nodes,
+                controllers: 0,
+                copies: nodes,
+                live: !words.contains(&"--sim"),
+                disks: true,
+                existing: false,
+                upgrade: false,
+            };
             let parsed = parse_faults(&faults, place).map(drop);
             assert_eq!(parsed, Ok(()), "{}", defect.name);
         }

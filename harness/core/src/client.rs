@@ -10,6 +10,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -69,6 +70,22 @@ impl fmt::Debug for ClientLog {
     }
 }
 
+/// Whether a client lives. One that has died does no more than its library makes it do, and says goodbye to nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Life(Arc<AtomicBool>);
+
+impl Life {
+    /// The client dies.
+    pub fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has died.
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The settings of one client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -104,6 +121,8 @@ pub struct ClientConfig {
     pub properties: Vec<(String, String)>,
     /// Where the library's warnings go.
     pub log: ClientLog,
+    /// Whether it lives.
+    pub life: Life,
 }
 
 impl ClientConfig {

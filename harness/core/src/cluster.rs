@@ -1,6 +1,7 @@
 //! The nodes of a system and what can be done to them: the one thing that live runs and simulation implement
 //! differently. A fault acts through this trait and does not know which of the two it acts on.
 
+use crate::op::Process;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use thiserror::Error;
@@ -198,13 +199,33 @@ pub enum Turn {
         ended: String,
         /// The new process' id.
         pid: i32,
+        /// What it runs, if that is another version than at first: read from the process itself.
+        runs: Option<String>,
         /// How long the node then took to serve; `None` if it did not while somebody waited. Units: milliseconds.
         serves_after_ms: Option<u64>,
     },
 }
 
+/// Why nodes are ended in order and started again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Roll {
+    /// For its own sake.
+    Restart,
+    /// To go on as another version: from its turn on, a node is always started as that.
+    Upgrade,
+}
+
 /// The turns that nodes had, in order.
 pub type Turns = Vec<(NodeId, Turn)>;
+
+/// A client that has died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeadClient {
+    /// The process that it ran as, which is over.
+    pub process: Process,
+    /// The op that it had under way, by its index.
+    pub op: Option<u64>,
+}
 
 /// A running cluster.
 pub trait Cluster {
@@ -219,14 +240,25 @@ pub trait Cluster {
 
     /// Has nodes end in order and start again, one after another, each when the one before serves again or has had its time
     /// for that. Returns when the first was started again, with the turns so far; the others follow by themselves, until
-    /// [`Cluster::end_roll`] is called.
-    fn roll(&self, _nodes: &[NodeId]) -> Result<Turns, ClusterError> {
+    /// [`Cluster::end_roll`] is called. One roll of each kind goes on at most.
+    fn roll(&self, _roll: Roll, _nodes: &[NodeId]) -> Result<Turns, ClusterError> {
         Err(only_real("end in order"))
     }
 
     /// Has no further node end of those that are still to come. Returns the turns that there were.
-    fn end_roll(&self) -> Result<Turns, ClusterError> {
+    fn end_roll(&self, _roll: Roll) -> Result<Turns, ClusterError> {
         Err(only_real("end in order"))
+    }
+
+    /// How many clients act at once.
+    fn clients(&self) -> u32 {
+        0
+    }
+
+    /// Has clients die, told by the numbers of their threads, with what they have under way; new ones take their places.
+    /// Returns those that are gone, in order.
+    fn crash_clients(&self, _threads: &BTreeSet<u32>) -> Result<Vec<DeadClient>, ClusterError> {
+        Err(ClusterError("no clients of this cluster can be reached".to_owned()))
     }
 
     /// Stops a node's process in its tracks.

@@ -67,15 +67,30 @@ pub trait Fault: Sync {
         nodes.to_vec()
     }
 
-    /// How long a strike on so many nodes is left to work, where that is drawn: longer if they have to have their turns
-    /// meanwhile. Units: milliseconds.
-    fn held_ms(&self, drawn_ms: u64, _nodes: usize) -> u64 {
+    /// How long a strike on so many nodes is left to work: as drawn, of `most_ms` at most, but longer if they have to have
+    /// their turns meanwhile. Units: milliseconds.
+    fn held_ms(&self, drawn_ms: u64, _most_ms: u64, _nodes: usize) -> u64 {
         drawn_ms
+    }
+
+    /// Whether it strikes no more than once in a run.
+    fn strikes_once(&self) -> bool {
+        false
+    }
+
+    /// Whether it needs another version of the system to go to.
+    fn needs_upgrade(&self) -> bool {
+        false
     }
 
     /// Whether it can strike simulated nodes: none can of what happens to packets, for a simulated network has connections
     /// and no packets.
     fn strikes_simulated(&self) -> bool {
+        true
+    }
+
+    /// Whether it strikes nodes or links of theirs. One that does not can strike where nodes are left alone.
+    fn strikes_nodes(&self) -> bool {
         true
     }
 

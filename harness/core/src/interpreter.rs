@@ -5,12 +5,18 @@
 //! before another began must not look concurrent to it, since that would hide anomalies.
 //!
 //! A client process that ends an op with `info` never acts again, for nobody knows whether that op is still under way.
-//! Its thread goes on as a new process, number `process + concurrency`, with a new client.
+//! Its thread goes on as a new process, number `process + concurrency`, with a new client. A client that a fault ends is told
+//! in the same way ([`Interpreter::crash`]).
 
 use crate::client::Completion;
 use crate::generator::{Ask, BoxedGenerator, Context, Draft, Generator as _, Offer, Thread, Threads};
 use crate::op::{Extra, F, Kind, Op, OpValue, Process};
 use std::collections::{BTreeMap, VecDeque};
+
+/// The error of an op whose client has died.
+pub const CLIENT_CRASHED: &str = "CLIENT_CRASHED";
+/// The error of the op that tells of a client which has died with nothing under way.
+pub const IDLE_CLIENT_CRASHED: &str = "IDLE_CLIENT_CRASHED";
 
 /// What the driver is to do.
 #[derive(Clone, PartialEq, Debug)]
@@ -147,6 +153,26 @@ impl Interpreter {
         op
     }
 
+    /// A thread's client has died. What it had under way ends as `info`; if that is nothing, a `crash` that nobody asked for
+    /// says so, for a process that is over has to be told apart from one that is silent. Returns what this adds to the
+    /// history.
+    pub fn crash(&mut self, now_ns: u64, thread: Thread) -> Vec<Op> {
+        let mut told = Vec::new();
+        let completion = if self.running.contains_key(&thread) {
+            Completion::uncertain(CLIENT_CRASHED, "the client died before it had an answer")
+        } else {
+            self.free.retain(|(free, _)| *free != thread);
+            self.running.insert(thread, Running { f: F::Crash, value: OpValue::None });
+            let op = self.record(now_ns, thread, Kind::Invoke, F::Crash, OpValue::None, Extra::default());
+            let context = self.context(now_ns);
+            self.generator.update(&context, &op);
+            told.push(op);
+            Completion::uncertain(IDLE_CLIENT_CRASHED, "the client died with nothing under way")
+        };
+        told.push(self.complete(now_ns, thread, completion));
+        told
+    }
+
     fn record(&mut self, now_ns: u64, thread: Thread, kind: Kind, f: F, value: OpValue, extra: Extra) -> Op {
         let index = self.next_index;
         self.next_index += 1;
@@ -240,6 +266,30 @@ mod tests {
         check(clients(ops("a?", 5)), "0:0:a? 0:1:a? 10:2:a? 10:3:a? 20:4:a?");
         check(clients(ops("a!", 3)), "0:0:a! 0:1:a! 10:0:a!");
         check(nemesis(ops("a?", 2)), "0:N:a? 10:N:a?");
+    }
+
+    #[test]
+    fn a_client_that_dies_is_told_of_and_another_takes_its_place() {
+        let mut interpreter = Interpreter::new(2);
+        interpreter.run(0, clients(ops("a", 3)));
+        let Next::Invoke { thread, .. } = interpreter.next(0) else { panic!("a thread is free") };
+        let idle = if thread == Thread::Client(0) { Thread::Client(1) } else { Thread::Client(0) };
+        let word = |op: &Op| format!("{}:{}:{}", op.process, op.kind.name(), op.f.name());
+        let told: Vec<String> = [thread, idle]
+            .into_iter()
+            .flat_map(|thread| interpreter.crash(5, thread))
+            .map(|op| word(&op))
+            .collect();
+        assert_eq!(told, ["0:info:a", "1:invoke:crash", "1:info:crash"]);
+        assert_eq!(
+            (interpreter.process(thread), interpreter.process(idle)),
+            (Process::Client(2), Process::Client(3))
+        );
+        // And both act again.
+        for expected in ["2:invoke:a", "3:invoke:a"] {
+            let Next::Invoke { op, .. } = interpreter.next(5) else { panic!("a thread is free") };
+            assert_eq!(word(&op), expected);
+        }
     }
 
     #[test]

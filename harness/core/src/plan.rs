@@ -126,6 +126,9 @@ pub struct TestConfig {
     /// `HOST:PORT` of a cluster that is there already; none of one that is deployed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bootstrap: Vec<String>,
+    /// The version that nodes go to in the course of the run, or the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade_to: Option<String>,
     /// `--set NAME=VALUE`.
     pub settings: BTreeMap<String, String>,
 }
@@ -202,6 +205,10 @@ impl Plan {
                 nodes.entry(*role).or_insert_with(|| fault.targets(&config.nodes_of(*role), &mut random));
             }
             let mut at_ms = random.random_range(FIRST_QUIET_MS / 2..=FIRST_QUIET_MS);
+            if fault.strikes_once() {
+                // Not always before there is much for it to spoil.
+                at_ms += random.random_range(0..=config.time_limit_ms / 4);
+            }
             loop {
                 let turn = match &rotation {
                     Some(rotation) => rotation.turn(number, at_ms),
@@ -220,10 +227,11 @@ impl Plan {
                 }
                 let Target { role, shape } = targets[random.random_range(0..targets.len())];
                 let aim = fault.aim(shape, &nodes[&role], &mut random);
-                let held_ms = random.random_range(MIN_FAULT_MS..=config.fault_max_ms.max(MIN_FAULT_MS));
-                let held_ms = fault.held_ms(held_ms, nodes[&role].len());
+                let most_ms = config.fault_max_ms.max(MIN_FAULT_MS);
+                let held_ms = random.random_range(MIN_FAULT_MS..=most_ms);
+                let held_ms = fault.held_ms(held_ms, most_ms, nodes[&role].len());
                 let quiet_ms = random.random_range(config.quiet_max_ms / 3..=config.quiet_max_ms);
-                let until_ms = (at_ms + held_ms).min(end_ms);
+                let until_ms = at_ms.saturating_add(held_ms).min(end_ms);
                 for (time_ms, f, value) in [(at_ms, info.strike_f, aim), (until_ms, info.heal_f, Json::Null)]
                 {
                     events.push(FaultEvent {
@@ -232,6 +240,9 @@ impl Plan {
                         f: f.to_owned(),
                         value,
                     });
+                }
+                if fault.strikes_once() {
+                    break;
                 }
                 at_ms = until_ms + quiet_ms;
             }

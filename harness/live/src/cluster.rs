@@ -4,20 +4,21 @@ use crate::disk::{Disk, DiskError};
 use crate::files::{self, Snapshot};
 use crate::links::LinksOf;
 use crate::roll::{Restarts, Rolls};
+use crate::runner::Clients;
 use crate::sandbox::{
     Endpoint, Ends, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessSpec, ProcessState, Reach,
     SandboxError,
 };
 use riprap_core::Seed;
 use riprap_core::cluster::{
-    Cluster, ClusterError, End, FlippedBit, Link, Links, Lost, NodeId, NodeState, PerLink, Reading, Turn, Turns,
-    UNLIMITED,
+    Cluster, ClusterError, DeadClient, End, FlippedBit, Link, Links, Lost, NodeId, NodeState, PerLink,
+    Reading, Roll, Turn, Turns, UNLIMITED,
 };
-use riprap_core::system::{Deployment, NodePlace, System};
+use riprap_core::system::{Deployment, NodeCommand, NodePlace, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a probe waits for a datagram on a link that should be dead. On a live one it takes well under a
@@ -39,9 +40,13 @@ const READY_POLL: Duration = Duration::from_millis(100);
 pub struct LiveCluster {
     system: &'static dyn System,
     deployment: Deployment,
+    /// Another version, as nodes start after their upgrade, with what it is called.
+    upgraded: Option<(String, Deployment)>,
     has_disks: bool,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
     rolls: Rolls,
+    /// Those of the run, once there are any.
+    clients: OnceLock<Clients>,
     /// Itself, for the thread of a roll.
     me: Weak<LiveCluster>,
     // Dropped last: the processes live in it.
@@ -53,6 +58,8 @@ struct Node {
     process: Option<NodeProcess>,
     /// Its disk, where it has one of its own.
     disk: Option<Disk>,
+    /// Whether it starts as another version than at first.
+    is_upgraded: bool,
     /// How it was told to be down.
     killed: Option<&'static str>,
     /// Whether its disk has been full in its process' life: to end of that is no crash.
@@ -79,12 +86,14 @@ pub struct ClusterSpec {
     pub has_disks: bool,
     /// The rest of the deployment; its `nodes` are filled in.
     pub deployment: Deployment,
+    /// The same of another version, if nodes may go to one, with what that is called.
+    pub upgraded: Option<(String, Deployment)>,
 }
 
 impl LiveCluster {
     /// Makes the network and the folders. Nothing is started yet.
     pub fn new(inside: &Inside, spec: ClusterSpec) -> Result<Arc<LiveCluster>, ClusterError> {
-        let ClusterSpec { system, nodes, data_root, log_root, has_disks, mut deployment } = spec;
+        let ClusterSpec { system, nodes, data_root, log_root, has_disks, mut deployment, upgraded } = spec;
         let network = Network::new(inside, usize::from(nodes)).map_err(sandbox)?;
         for id in NodeId::first(nodes) {
             let data_dir = data_root.join(id.to_string()).join("data");
@@ -101,12 +110,16 @@ impl LiveCluster {
             });
         }
         let nodes = deployment.nodes.iter().map(|place| (place.id, Node::default())).collect();
+        let upgraded =
+            upgraded.map(|(name, other)| (name, Deployment { nodes: deployment.nodes.clone(), ..other }));
         Ok(Arc::new_cyclic(|me| LiveCluster {
             system,
             deployment,
+            upgraded,
             has_disks,
             nodes: Mutex::new(nodes),
             rolls: Rolls::default(),
+            clients: OnceLock::new(),
             me: me.clone(),
             network,
         }))
@@ -125,6 +138,11 @@ impl LiveCluster {
             }
         }
         Ok(())
+    }
+
+    /// Says who its clients are, for faults that strike them. They do not change any more.
+    pub fn attach(&self, clients: Clients) {
+        self.clients.get_or_init(|| clients);
     }
 
     /// How the system is deployed.
@@ -180,7 +198,9 @@ impl LiveCluster {
 
     /// Ends every node in order, by force where it does not heed, and takes its disk from it.
     pub fn stop(&self) -> Result<(), ClusterError> {
-        self.rolls.end()?;
+        for roll in [Roll::Restart, Roll::Upgrade] {
+            self.rolls.end(roll)?;
+        }
         let mut nodes = self.lock();
         for node in nodes.values_mut() {
             node.notice_end();
@@ -215,7 +235,8 @@ impl LiveCluster {
     }
 
     fn start_one(&self, id: NodeId, node: &mut Node) -> Result<(), ClusterError> {
-        let command = self.system.command(&self.deployment, id);
+        let upgraded = self.upgraded.as_ref().filter(|_| node.is_upgraded);
+        let command = self.system.command(upgraded.map_or(&self.deployment, |(_, other)| other), id);
         let spec = ProcessSpec {
             program: command.program,
             args: command.args.into_iter().map(Into::into).collect(),
@@ -230,6 +251,17 @@ impl LiveCluster {
         node.killed = None;
         node.was_full = node.disk.as_ref().is_some_and(Disk::is_limited);
         Ok(())
+    }
+
+    /// The other version, if the operating system says that this process was started as that.
+    fn runs(&self, id: NodeId, node: &Node, process: &NodeProcess) -> Result<Option<String>, ClusterError> {
+        let Some((name, other)) = self.upgraded.as_ref().filter(|_| node.is_upgraded) else {
+            return Ok(None);
+        };
+        let words = process.words().map_err(|e| ClusterError(e.to_string()))?;
+        let NodeCommand { program, args, .. } = self.system.command(other, id);
+        let is_new = [program.display().to_string()].iter().chain(&args).all(|word| words.contains(word));
+        Ok(is_new.then(|| name.clone()))
     }
 
     fn flip_bit_of(&self, id: NodeId, data: &Path, draw: u64) -> io::Result<Option<FlippedBit>> {
@@ -305,13 +337,21 @@ impl Cluster for LiveCluster {
         nodes.get_mut(&id).ok_or_else(|| unknown(id))?.kill("killed")
     }
 
-    fn roll(&self, nodes: &[NodeId]) -> Result<Turns, ClusterError> {
-        let me = self.me.upgrade().expect("it is borrowed from what owns it");
-        self.rolls.begin(me, nodes)
+    fn clients(&self) -> u32 {
+        self.clients.get().map_or(0, Clients::count)
     }
 
-    fn end_roll(&self) -> Result<Turns, ClusterError> {
-        self.rolls.end()
+    fn crash_clients(&self, threads: &BTreeSet<u32>) -> Result<Vec<DeadClient>, ClusterError> {
+        self.clients.get().map_or_else(|| Ok(Vec::new()), |clients| clients.crash(threads))
+    }
+
+    fn roll(&self, roll: Roll, nodes: &[NodeId]) -> Result<Turns, ClusterError> {
+        let me = self.me.upgrade().expect("it is borrowed from what owns it");
+        self.rolls.begin(roll, me, nodes)
+    }
+
+    fn end_roll(&self, roll: Roll) -> Result<Turns, ClusterError> {
+        self.rolls.end(roll)
     }
 
     fn pause(&self, id: NodeId) -> Result<(), ClusterError> {
@@ -519,10 +559,11 @@ impl Cluster for LiveCluster {
 
 impl Restarts for LiveCluster {
     /// Nobody else comes at the node meanwhile.
-    fn restart(&self, id: NodeId) -> Result<Turn, ClusterError> {
+    fn restart(&self, roll: Roll, id: NodeId) -> Result<Turn, ClusterError> {
         let mut nodes = self.lock();
         let node = nodes.get_mut(&id).ok_or_else(|| unknown(id))?;
         node.notice_end();
+        node.is_upgraded |= roll == Roll::Upgrade;
         let passed_over = |was: &str| Ok(Turn::PassedOver { was: was.to_owned() });
         let was_pid = match &node.process {
             None => return passed_over("down"),
@@ -534,8 +575,15 @@ impl Restarts for LiveCluster {
         let ended = process.terminate(RESTART_WAIT).map_err(|e| ClusterError(e.to_string()))?;
         let how = if ended.forced { " (killed: it did not heed)" } else { "" };
         self.start_one(id, node)?;
-        let pid = node.process.as_ref().expect("just started").pid();
-        Ok(Turn::Restarted { was_pid, ended: format!("{}{how}", ended.status), pid, serves_after_ms: None })
+        let process = node.process.as_ref().expect("just started");
+        let (pid, runs) = (process.pid(), self.runs(id, node, process)?);
+        Ok(Turn::Restarted {
+            was_pid,
+            ended: format!("{}{how}", ended.status),
+            pid,
+            runs,
+            serves_after_ms: None,
+        })
     }
 
     fn serves(&self, id: NodeId) -> Result<(), String> {

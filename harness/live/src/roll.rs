@@ -5,7 +5,8 @@
 //! the others. To end a node and to start it again is one step, which no other fault's act comes into: the roll leaves no
 //! node down, and none is ended twice.
 
-use riprap_core::cluster::{ClusterError, NodeId, Turn, Turns};
+use riprap_core::cluster::{ClusterError, NodeId, Roll, Turn, Turns};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -21,16 +22,16 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Nodes that can be restarted.
 pub(crate) trait Restarts: Send + Sync {
     /// Ends a node in order and starts it again; one that does not run is passed over.
-    fn restart(&self, node: NodeId) -> Result<Turn, ClusterError>;
+    fn restart(&self, roll: Roll, node: NodeId) -> Result<Turn, ClusterError>;
 
     /// Whether a node serves. Errors: what it still waits for.
     fn serves(&self, node: NodeId) -> Result<(), String>;
 }
 
-/// The rolls of a cluster, of which one is under way at most.
+/// The rolls of a cluster, of which one of each kind is under way at most.
 #[derive(Default)]
 pub(crate) struct Rolls {
-    under_way: Mutex<Option<UnderWay>>,
+    under_way: Mutex<BTreeMap<Roll, UnderWay>>,
     /// The node that was restarted last and has not been seen to serve since.
     not_back: Arc<Mutex<Option<NodeId>>>,
 }
@@ -43,11 +44,17 @@ struct UnderWay {
 
 impl Rolls {
     /// Begins one, and waits until the first node is started again.
-    pub(crate) fn begin(&self, cluster: Arc<dyn Restarts>, nodes: &[NodeId]) -> Result<Turns, ClusterError> {
-        self.end()?;
+    pub(crate) fn begin(
+        &self,
+        roll: Roll,
+        cluster: Arc<dyn Restarts>,
+        nodes: &[NodeId],
+    ) -> Result<Turns, ClusterError> {
+        self.end(roll)?;
         let (is_over, turns) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Turns>>::default());
         let (restarted, first) = channel();
-        let roll = Roll {
+        let round = Round {
+            roll,
             cluster,
             is_over: Arc::clone(&is_over),
             turns: Arc::clone(&turns),
@@ -56,7 +63,7 @@ impl Rolls {
         let nodes = nodes.to_vec();
         let spawned = std::thread::Builder::new()
             .name("roll".to_owned())
-            .spawn(move || roll.run(&nodes, &restarted))
+            .spawn(move || round.run(&nodes, &restarted))
             .map_err(|e| ClusterError(format!("failed to start a thread that restarts nodes: {e}")))?;
         let under_way = UnderWay { is_over, turns, thread: spawned };
         // The thread's end is an answer too.
@@ -65,13 +72,13 @@ impl Rolls {
             return Ok(told);
         }
         let told = lock(&under_way.turns).clone();
-        *lock(&self.under_way) = Some(under_way);
+        lock(&self.under_way).insert(roll, under_way);
         Ok(told)
     }
 
-    /// Goes no further with the one under way. Returns the turns that it has had.
-    pub(crate) fn end(&self) -> Result<Turns, ClusterError> {
-        let under_way = lock(&self.under_way).take();
+    /// Goes no further with the one of a kind that is under way. Returns the turns that it has had.
+    pub(crate) fn end(&self, roll: Roll) -> Result<Turns, ClusterError> {
+        let under_way = lock(&self.under_way).remove(&roll);
         under_way.map_or_else(|| Ok(Turns::new()), UnderWay::end)
     }
 }
@@ -85,14 +92,15 @@ impl UnderWay {
     }
 }
 
-struct Roll {
+struct Round {
+    roll: Roll,
     cluster: Arc<dyn Restarts>,
     is_over: Arc<AtomicBool>,
     turns: Arc<Mutex<Turns>>,
     not_back: Arc<Mutex<Option<NodeId>>>,
 }
 
-impl Roll {
+impl Round {
     /// Restarts each node in turn; says when the first was.
     fn run(&self, nodes: &[NodeId], restarted: &Sender<()>) -> Result<(), ClusterError> {
         let before = *lock(&self.not_back);
@@ -103,7 +111,7 @@ impl Roll {
             if self.is_over.load(Ordering::Relaxed) {
                 break;
             }
-            let turn = self.cluster.restart(*node)?;
+            let turn = self.cluster.restart(self.roll, *node)?;
             let passed_over = matches!(turn, Turn::PassedOver { .. });
             lock(&self.turns).push((*node, turn));
             if passed_over {
@@ -151,7 +159,7 @@ mod tests {
     }
 
     impl Restarts for Nodes {
-        fn restart(&self, node: NodeId) -> Result<Turn, ClusterError> {
+        fn restart(&self, _: Roll, node: NodeId) -> Result<Turn, ClusterError> {
             if node.0 > 9 {
                 return Err(ClusterError(format!("no node {node}")));
             }
@@ -161,7 +169,8 @@ mod tests {
             let mut restarted = lock(&self.restarted);
             restarted.push(node);
             let pid = restarted.len() as i32;
-            Ok(Turn::Restarted { was_pid: pid + 100, ended: "at once".to_owned(), pid, serves_after_ms: None })
+            let ended = "at once".to_owned();
+            Ok(Turn::Restarted { was_pid: pid + 100, ended, pid, runs: None, serves_after_ms: None })
         }
 
         fn serves(&self, node: NodeId) -> Result<(), String> {
@@ -175,12 +184,12 @@ mod tests {
         let nodes = |numbers: &[u16]| numbers.iter().copied().map(NodeId).collect::<Vec<NodeId>>();
         let cluster = Arc::new(Nodes { silent: nodes(silent), down: nodes(down), ..Nodes::default() });
         let rolls = Rolls::default();
-        let first = rolls.begin(Arc::clone(&cluster) as _, &nodes(order)).expect("it begins");
+        let first = rolls.begin(Roll::Restart, Arc::clone(&cluster) as _, &nodes(order)).expect("it begins");
         assert!(!first.is_empty());
         let last = expected.split(' ').next_back().and_then(|word| word.split_once(':')).expect("a turn").0;
         let has_had_its_turn = || {
             let under_way = lock(&rolls.under_way);
-            let Some(under_way) = under_way.as_ref() else { return true };
+            let Some(under_way) = under_way.get(&Roll::Restart) else { return true };
             let turns = lock(&under_way.turns);
             let had = turns.iter().any(|(node, turn)| {
                 let is_back = !matches!(turn, Turn::Restarted { serves_after_ms: None, .. });
@@ -191,7 +200,7 @@ mod tests {
         while !has_had_its_turn() {
             std::thread::yield_now();
         }
-        let turns = match rolls.end().expect("nothing breaks") {
+        let turns = match rolls.end(Roll::Restart).expect("nothing breaks") {
             none if none.is_empty() => first,
             turns => turns,
         };
@@ -218,14 +227,14 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_told() {
         let rolls = Rolls::default();
-        let begun = rolls.begin(Arc::new(Nodes::default()), &[NodeId(10)]);
+        let begun = rolls.begin(Roll::Restart, Arc::new(Nodes::default()), &[NodeId(10)]);
         assert_eq!(begun, Err(ClusterError("no node n10".to_owned())));
-        let later = rolls.begin(Arc::new(Nodes::default()), &[NodeId(1), NodeId(10)]);
+        let later = rolls.begin(Roll::Restart, Arc::new(Nodes::default()), &[NodeId(1), NodeId(10)]);
         assert_eq!(later.map(|turns| turns.len()), Ok(1));
-        while !lock(&rolls.under_way).as_ref().is_none_or(|roll| roll.thread.is_finished()) {
+        while !lock(&rolls.under_way).values().all(|roll| roll.thread.is_finished()) {
             std::thread::yield_now();
         }
-        assert_eq!(rolls.end(), Err(ClusterError("no node n10".to_owned())));
-        assert_eq!(rolls.end(), Ok(Turns::new()));
+        assert_eq!(rolls.end(Roll::Restart), Err(ClusterError("no node n10".to_owned())));
+        assert_eq!(rolls.end(Roll::Restart), Ok(Turns::new()));
     }
 }

@@ -5,12 +5,13 @@
 //! and the history. An op that takes too long is completed as `info`; its thread is left to end by itself, and whatever
 //! it still answers is ignored.
 
-use riprap_core::client::{Client, Completion, block_on};
+use riprap_core::client::{Client, Completion, Life, block_on};
+use riprap_core::cluster::{ClusterError, DeadClient};
 use riprap_core::generator::{BoxedGenerator, Thread, then};
 use riprap_core::interpreter::{Interpreter, Next};
 use riprap_core::op::{Op, Process};
 use riprap_core::{F, History, panic_text};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +26,11 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often it is looked whether late clients have ended. Units: nanoseconds.
 const LOOK_AGAIN_NS: u64 = 10_000_000;
 
-/// Makes the client that runs as a process. It is called on that process' own thread.
-pub type MakeClient = Arc<dyn Fn(Process) -> Box<dyn Client> + Send + Sync>;
+/// How long whoever has clients die waits for the runner, which looks up several times a second.
+const CRASH_LIMIT: Duration = Duration::from_secs(10);
+
+/// Makes the client that runs as a process, which lives as long as is told. It is called on that process' own thread.
+pub type MakeClient = Arc<dyn Fn(Process, &Life) -> Box<dyn Client> + Send + Sync>;
 
 /// Carries out an op of the nemesis. `Err`: the harness could not.
 pub type Strike = Arc<dyn Fn(&Op) -> Result<Completion, String> + Send + Sync>;
@@ -112,11 +116,12 @@ pub struct Runner<'a> {
     /// The threads of processes that do nothing more, until they have thrown their clients away.
     ending: Vec<JoinHandle<()>>,
     outstanding: BTreeMap<Thread, Outstanding>,
-    answers: (Sender<Answer>, Receiver<Answer>),
+    told: (Sender<Told>, Receiver<Told>),
 }
 
 struct Worker {
     process: Process,
+    life: Life,
     ops: Sender<Op>,
     thread: JoinHandle<()>,
 }
@@ -128,11 +133,41 @@ struct Outstanding {
     deadline: Instant,
 }
 
+/// What other threads tell the runner.
+enum Told {
+    /// A client or the nemesis is done.
+    Answer(Answer),
+    /// Clients are to die, told by the numbers of their threads. Those that did are sent back.
+    Crash(BTreeSet<u32>, Sender<Vec<DeadClient>>),
+}
+
 struct Answer {
     thread: Thread,
     /// The op that it answers: an answer that comes after its op was given up on is nobody's.
     index: u64,
     result: Result<Completion, RunError>,
+}
+
+/// The clients of a run, for faults that strike them.
+#[derive(Clone)]
+pub struct Clients {
+    count: u32,
+    runner: Sender<Told>,
+}
+
+impl Clients {
+    /// How many act at once.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Has clients die, told by the numbers of their threads, and returns them once others take their places.
+    pub fn crash(&self, threads: &BTreeSet<u32>) -> Result<Vec<DeadClient>, ClusterError> {
+        let (answer, dead) = channel();
+        let silent = || ClusterError("whoever runs the clients does not let go of any".to_owned());
+        self.runner.send(Told::Crash(threads.clone(), answer)).map_err(|_| silent())?;
+        dead.recv_timeout(CRASH_LIMIT).map_err(|_| silent())
+    }
 }
 
 impl<'a> Runner<'a> {
@@ -156,8 +191,13 @@ impl<'a> Runner<'a> {
             workers: BTreeMap::new(),
             ending: Vec::new(),
             outstanding: BTreeMap::new(),
-            answers: channel(),
+            told: channel(),
         }
+    }
+
+    /// Its clients.
+    pub fn clients(&self) -> Clients {
+        Clients { count: self.limits.concurrency, runner: self.told.0.clone() }
     }
 
     /// What has happened so far.
@@ -189,8 +229,8 @@ impl<'a> Runner<'a> {
                 self.interpreter.run(self.now_ns(), then(Vec::new()));
             }
             // Every completion that is known comes before the next invocation: see the interpreter.
-            while let Ok(answer) = self.answers.1.try_recv() {
-                self.take(answer)?;
+            while let Ok(told) = self.told.1.try_recv() {
+                self.hear(told)?;
             }
             self.give_up_on_late_ops()?;
             match self.interpreter.next(self.now_ns()) {
@@ -260,12 +300,13 @@ impl<'a> Runner<'a> {
 
     fn start_worker(&self, thread: Thread, process: Process) -> Result<Worker, RunError> {
         let (ops, inbox) = channel();
-        let answers = self.answers.0.clone();
+        let (life, answers) = (Life::default(), self.told.0.clone());
         let builder = std::thread::Builder::new().name(format!("process-{process}"));
         let spawned = match thread {
             Thread::Client(_) => {
-                let make_client = Arc::clone(&self.make_client);
-                builder.spawn(move || serve_client(thread, process, &*make_client, &inbox, &answers))
+                let (make_client, life) = (Arc::clone(&self.make_client), life.clone());
+                let make = move || make_client(process, &life);
+                builder.spawn(move || serve_client(thread, process, &make, &inbox, &answers))
             }
             Thread::Nemesis => {
                 let strike = Arc::clone(&self.strike);
@@ -273,7 +314,38 @@ impl<'a> Runner<'a> {
             }
         };
         let thread = spawned.map_err(|e| RunError::Thread { process, message: e.to_string() })?;
-        Ok(Worker { process, ops, thread })
+        Ok(Worker { process, life, ops, thread })
+    }
+
+    fn hear(&mut self, told: Told) -> Result<(), RunError> {
+        match told {
+            Told::Answer(answer) => self.take(answer),
+            Told::Crash(threads, answer) => {
+                let mut dead = Vec::new();
+                for thread in threads.range(..self.limits.concurrency) {
+                    dead.push(self.crash(Thread::Client(*thread))?);
+                }
+                // Who asked may have given up by now.
+                let _ = answer.send(dead);
+                Ok(())
+            }
+        }
+    }
+
+    /// A thread's client dies; nobody waits for its answer any more.
+    fn crash(&mut self, thread: Thread) -> Result<DeadClient, RunError> {
+        let process = self.interpreter.process(thread);
+        let op = self.outstanding.remove(&thread).map(|outstanding| outstanding.index);
+        for told in self.interpreter.crash(self.now_ns(), thread) {
+            self.record(told)?;
+        }
+        // One that still works at an op of a former process is another client.
+        if self.workers.get(&thread).is_some_and(|worker| worker.process == process) {
+            let worker = self.workers.remove(&thread).expect("just found");
+            worker.life.end();
+            self.end(worker);
+        }
+        Ok(DeadClient { process, op })
     }
 
     fn take(&mut self, answer: Answer) -> Result<(), RunError> {
@@ -318,8 +390,8 @@ impl<'a> Runner<'a> {
         let deadline = self.outstanding.values().map(|op| op.deadline).min();
         let until = until_ns.map(|until_ns| self.began + Duration::from_nanos(until_ns));
         let wake = [Some(now + TICK), deadline, until].into_iter().flatten().min().expect("the tick");
-        match self.answers.1.recv_timeout(wake.saturating_duration_since(now)) {
-            Ok(answer) => self.take(answer),
+        match self.told.1.recv_timeout(wake.saturating_duration_since(now)) {
+            Ok(told) => self.hear(told),
             Err(RecvTimeoutError::Timeout) => (self.observe)(Happening::Tick).map_err(RunError::Observer),
             Err(RecvTimeoutError::Disconnected) => unreachable!("the runner itself keeps a sender"),
         }
@@ -329,15 +401,14 @@ impl<'a> Runner<'a> {
 fn serve_client(
     thread: Thread,
     process: Process,
-    make_client: &(dyn Fn(Process) -> Box<dyn Client> + Send + Sync),
+    make_client: &dyn Fn() -> Box<dyn Client>,
     ops: &Receiver<Op>,
-    answers: &Sender<Answer>,
+    answers: &Sender<Told>,
 ) {
     let mut client = None;
     while let Ok(op) = ops.recv() {
-        let done = catch_unwind(AssertUnwindSafe(|| {
-            block_on(client.get_or_insert_with(|| make_client(process)).invoke(&op))
-        }));
+        let done =
+            catch_unwind(AssertUnwindSafe(|| block_on(client.get_or_insert_with(make_client).invoke(&op))));
         let index = op.index;
         let result = done.map_err(|panic| RunError::ClientPanicked {
             process,
@@ -345,7 +416,7 @@ fn serve_client(
             message: panic_text(&*panic).to_owned(),
         });
         // Nobody listens any more once the run is over.
-        if answers.send(Answer { thread, index, result }).is_err() {
+        if answers.send(Told::Answer(Answer { thread, index, result })).is_err() {
             return;
         }
     }
@@ -355,14 +426,14 @@ fn serve_nemesis(
     thread: Thread,
     strike: &(dyn Fn(&Op) -> Result<Completion, String> + Send + Sync),
     ops: &Receiver<Op>,
-    answers: &Sender<Answer>,
+    answers: &Sender<Told>,
 ) {
     while let Ok(op) = ops.recv() {
         let index = op.index;
         let done = catch_unwind(AssertUnwindSafe(|| strike(&op)))
             .unwrap_or_else(|panic| Err(panic_text(&*panic).to_owned()));
         let failed = |message| RunError::Nemesis { index, f: op.f.name().to_owned(), message };
-        if answers.send(Answer { thread, index, result: done.map_err(failed) }).is_err() {
+        if answers.send(Told::Answer(Answer { thread, index, result: done.map_err(failed) })).is_err() {
             return;
         }
     }
@@ -410,12 +481,13 @@ mod tests {
             _ => Ok(Completion { kind: Kind::Info, value: OpValue::None, extra: Extra::default() }),
         });
         let mut seen = Vec::new();
-        let mut runner = Runner::new(limits, Arc::new(|_| Box::new(Scripted)), strike, &stop, |happening| {
-            if let Happening::Op(op) = happening {
-                seen.push(format!("{}:{}:{}", op.process, op.kind.name(), op.f.name()));
-            }
-            Ok(())
-        });
+        let mut runner =
+            Runner::new(limits, Arc::new(|_, _| Box::new(Scripted)), strike, &stop, |happening| {
+                if let Happening::Op(op) = happening {
+                    seen.push(format!("{}:{}:{}", op.process, op.kind.name(), op.f.name()));
+                }
+                Ok(())
+            });
         let result = runner.run(generator);
         drop(runner);
         assert_eq!(seen.join(" "), expected);
@@ -461,7 +533,7 @@ mod tests {
         let (until, thrown_away) = (Arc::new(Mutex::new(())), Arc::new(AtomicBool::new(false)));
         let make: MakeClient = {
             let (until, thrown_away) = (Arc::clone(&until), Arc::clone(&thrown_away));
-            Arc::new(move |_| {
+            Arc::new(move |_, _| {
                 Box::new(Held { until: Arc::clone(&until), thrown_away: Arc::clone(&thrown_away) })
             })
         };
@@ -482,11 +554,69 @@ mod tests {
     }
 
     #[test]
+    fn clients_die_with_what_they_have_under_way() {
+        let (until, thrown_away) = (Arc::new(Mutex::new(())), Arc::new(AtomicBool::new(false)));
+        let lives = Arc::<Mutex<Vec<Life>>>::default();
+        let make: MakeClient = {
+            let (until, thrown_away, lives) =
+                (Arc::clone(&until), Arc::clone(&thrown_away), Arc::clone(&lives));
+            Arc::new(move |_, life| {
+                lives.lock().expect("no holder panics").push(life.clone());
+                Box::new(Held { until: Arc::clone(&until), thrown_away: Arc::clone(&thrown_away) })
+            })
+        };
+        let minute = Duration::from_secs(60);
+        let limits = Limits { concurrency: 2, op_timeout: minute, nemesis_timeout: minute };
+        let (stop, handle) = (AtomicBool::new(false), Arc::<Mutex<Option<Clients>>>::default());
+        let strike: Strike = {
+            let (handle, lives) = (Arc::clone(&handle), Arc::clone(&lives));
+            Arc::new(move |_| {
+                // Not before there is one to die.
+                while lives.lock().expect("no holder panics").is_empty() {
+                    std::thread::yield_now();
+                }
+                let clients = handle.lock().expect("no holder panics").clone().expect("the run has begun");
+                let dead = clients.crash(&(0..clients.count()).collect()).map_err(|e| e.to_string())?;
+                let told: Vec<String> =
+                    dead.iter().map(|dead| format!("{} {:?}", dead.process, dead.op)).collect();
+                Ok(Completion {
+                    kind: Kind::Info,
+                    value: OpValue::Json(told.into()),
+                    extra: Extra::default(),
+                })
+            })
+        };
+        let mut runner = Runner::new(limits, make, strike, &stop, |_| Ok(()));
+        *handle.lock().expect("no holder panics") = Some(runner.clients());
+        let held = until.lock().expect("no holder panics");
+        let both = then(vec![clients(ops("send", 1)), nemesis(ops("client-crash", 1))]);
+        assert_eq!(runner.run(both), Ok(()));
+        let seen: Vec<String> = runner
+            .history()
+            .ops()
+            .map(|op| format!("{}:{}:{}", op.process(), op.kind().name(), op.f().name()))
+            .collect();
+        let expected = "0:invoke:send nemesis:invoke:client-crash 0:info:send 1:invoke:crash 1:info:crash \
+                        nemesis:info:client-crash";
+        assert_eq!(seen.join(" "), expected);
+        let told = runner.history().ops().last().and_then(|op| op.json().cloned());
+        assert_eq!(told, Some(serde_json::json!(["0 Some(0)", "1 None"])));
+        assert!(lives.lock().expect("no holder panics").iter().all(Life::is_over));
+        // Its thread is waited for like any other's.
+        assert_eq!(runner.await_late_clients(Duration::from_millis(20)), Ok(1));
+        drop(held);
+        assert_eq!(runner.await_late_clients(minute), Ok(0));
+        assert!(thrown_away.load(Ordering::Relaxed));
+    }
+
+    #[test]
     fn clients_that_may_go_on_are_left_alone() {
         let thrown_away = Arc::new(AtomicBool::new(false));
         let make: MakeClient = {
             let thrown_away = Arc::clone(&thrown_away);
-            Arc::new(move |_| Box::new(Held { until: Arc::default(), thrown_away: Arc::clone(&thrown_away) }))
+            Arc::new(move |_, _| {
+                Box::new(Held { until: Arc::default(), thrown_away: Arc::clone(&thrown_away) })
+            })
         };
         let minute = Duration::from_secs(60);
         let limits = Limits { concurrency: 1, op_timeout: minute, nemesis_timeout: minute };
@@ -516,7 +646,7 @@ mod tests {
         let minute = Duration::from_secs(60);
         let limits = Limits { concurrency: 1, op_timeout: minute, nemesis_timeout: minute };
         let strike: Strike = Arc::new(|_| Err("unused".to_owned()));
-        let mut runner = Runner::new(limits, Arc::new(|_| Box::new(Scripted)), strike, &stop, |_| Ok(()));
+        let mut runner = Runner::new(limits, Arc::new(|_, _| Box::new(Scripted)), strike, &stop, |_| Ok(()));
         assert_eq!(runner.run(clients(once(Draft::new(F::Send, OpValue::None)))), Ok(()));
         assert!(runner.history().is_empty());
         assert_eq!(runner.run_to_end(clients(once(Draft::new(F::Send, OpValue::None)))), Ok(()));

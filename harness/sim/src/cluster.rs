@@ -5,8 +5,8 @@ use crate::network::{Cuts, Others};
 use crate::world::World;
 use riprap_core::client::LocalFuture;
 use riprap_core::cluster::{
-    Cluster, ClusterError, End, FlippedBit, Link, Links, Lost, MemberChange, NodeId, NodeState, PerLink,
-    Reading, Spread,
+    Cluster, ClusterError, DeadClient, End, FlippedBit, Link, Links, Lost, MemberChange, NodeId, NodeState,
+    PerLink, Reading, Spread,
 };
 use riprap_env::task::{Io, Tasks};
 use std::cell::{Cell, RefCell, RefMut};
@@ -23,6 +23,10 @@ pub struct SimCluster {
     spare: Option<Spare>,
     /// Why a process that does not run ended.
     ends: RefCell<BTreeMap<NodeId, &'static str>>,
+    /// What runs on each client thread.
+    clients: RefCell<Vec<DeadClient>>,
+    /// The threads whose clients are to die once the fault that strikes them is done.
+    dying: RefCell<BTreeSet<u32>>,
 }
 
 impl SimCluster {
@@ -37,7 +41,14 @@ impl SimCluster {
             (id, world.add(&id.to_string(), move || make(id)))
         };
         let nodes = NodeId::first(nodes).into_iter().map(add).collect();
-        SimCluster { world: RefCell::new(world), nodes, spare: None, ends: RefCell::default() }
+        SimCluster {
+            world: RefCell::new(world),
+            nodes,
+            spare: None,
+            ends: RefCell::default(),
+            clients: RefCell::default(),
+            dying: RefCell::default(),
+        }
     }
 
     /// The same, with a node more that can join it.
@@ -79,6 +90,16 @@ impl SimCluster {
     pub fn host(&self, node: NodeId) -> Result<HostId, ClusterError> {
         let found = self.all().find(|(it, _)| *it == node).map(|(_, host)| host);
         found.ok_or_else(|| ClusterError(format!("there is no node {node}")))
+    }
+
+    /// Says what the clients are, by their threads, before a fault may strike them: were they to die now.
+    pub(crate) fn set_clients(&self, clients: Vec<DeadClient>) {
+        *self.clients.borrow_mut() = clients;
+    }
+
+    /// The threads whose clients a fault has struck.
+    pub(crate) fn take_dying(&self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.dying.borrow_mut())
     }
 
     /// Who is at the other end of these links of a node.
@@ -143,6 +164,18 @@ impl Cluster for SimCluster {
             self.ends.borrow_mut().insert(node, "killed");
         }
         Ok(())
+    }
+
+    fn clients(&self) -> u32 {
+        self.clients.borrow().len() as u32
+    }
+
+    fn crash_clients(&self, threads: &BTreeSet<u32>) -> Result<Vec<DeadClient>, ClusterError> {
+        let clients = self.clients.borrow();
+        let struck = |thread: &u32| Some((*thread, *clients.get(*thread as usize)?));
+        let struck: Vec<(u32, DeadClient)> = threads.iter().filter_map(struck).collect();
+        self.dying.borrow_mut().extend(struck.iter().map(|(thread, _)| *thread));
+        Ok(struck.into_iter().map(|(_, client)| client).collect())
     }
 
     fn pause(&self, node: NodeId) -> Result<(), ClusterError> {

@@ -9,7 +9,7 @@ use crate::cluster::SimCluster;
 use crate::host::HostId;
 use riprap_core::History;
 use riprap_core::client::{Client, Completion, LocalFuture};
-use riprap_core::cluster::{Cluster as _, NodeId};
+use riprap_core::cluster::{Cluster as _, DeadClient, NodeId};
 use riprap_core::generator::{BoxedGenerator, Thread, then};
 use riprap_core::interpreter::{Interpreter, Next};
 use riprap_core::op::{Op, Process};
@@ -75,6 +75,7 @@ type Observe<'a> = Box<dyn FnMut(Happening<'_>) -> Result<(), String> + 'a>;
 /// See the module.
 pub struct Runner<'a> {
     cluster: SimCluster,
+    concurrency: u32,
     op_timeout_ns: u64,
     make_client: MakeClient,
     ask_serving: AskServing,
@@ -140,6 +141,7 @@ impl<'a> Runner<'a> {
         Runner {
             interpreter: Interpreter::new(parts.concurrency),
             cluster: parts.cluster,
+            concurrency: parts.concurrency,
             op_timeout_ns: parts.op_timeout_ns,
             make_client: parts.make_client,
             ask_serving: parts.ask_serving,
@@ -299,7 +301,11 @@ impl<'a> Runner<'a> {
         self.record(op.clone())?;
         if thread == Thread::Nemesis {
             let failed = |message| RunError::Nemesis { index: op.index, f: op.f.name().to_owned(), message };
+            self.cluster.set_clients(self.clients());
             let completion = (self.strike)(&self.cluster, &op).map_err(failed)?;
+            for thread in self.cluster.take_dying() {
+                self.crash(Thread::Client(thread))?;
+            }
             let completed = self.interpreter.complete(self.now_ns(), thread, completion);
             return self.record(completed);
         }
@@ -318,6 +324,31 @@ impl<'a> Runner<'a> {
         worker.ops.put(op);
         self.cluster.world().poke(worker.host);
         self.look_at_crashes()
+    }
+
+    /// What runs on each client thread.
+    fn clients(&self) -> Vec<DeadClient> {
+        let one = |n| {
+            let thread = Thread::Client(n);
+            let op = self.outstanding.get(&thread).map(|outstanding| outstanding.index);
+            DeadClient { process: self.interpreter.process(thread), op }
+        };
+        (0..self.concurrency).map(one).collect()
+    }
+
+    /// A thread's client dies, and its host with it.
+    fn crash(&mut self, thread: Thread) -> Result<(), RunError> {
+        let process = self.interpreter.process(thread);
+        self.outstanding.remove(&thread);
+        for told in self.interpreter.crash(self.now_ns(), thread) {
+            self.record(told)?;
+        }
+        // One that still works at an op of a former process is another client.
+        if self.workers.get(&thread).is_some_and(|worker| worker.process == process) {
+            let worker = self.workers.remove(&thread).expect("just found");
+            self.cluster.world().kill(worker.host);
+        }
+        Ok(())
     }
 
     fn start_worker(&self, thread: Thread, process: Process) -> Worker {

@@ -7,7 +7,7 @@ mod transactions;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-use riprap_core::client::{ClientConfig, Isolation, Log, LogError, block_on};
+use riprap_core::client::{ClientConfig, Isolation, Life, Log, LogError, block_on};
 use riprap_core::op::{Key, Offset, Value};
 use riprap_systems::librdkafka::KafkaLog;
 use std::time::{Duration, Instant};
@@ -18,6 +18,10 @@ const DEADLINE: Duration = Duration::from_secs(30);
 type Mock = MockCluster<'static, DefaultProducerContext>;
 
 fn client(mock: &Mock, transactional_id: Option<&str>) -> KafkaLog {
+    mortal(mock, transactional_id, Life::default())
+}
+
+fn mortal(mock: &Mock, transactional_id: Option<&str>, life: Life) -> KafkaLog {
     let config = ClientConfig {
         client_id: "test".to_owned(),
         bootstrap: vec![mock.bootstrap_servers()],
@@ -35,6 +39,7 @@ fn client(mock: &Mock, transactional_id: Option<&str>) -> KafkaLog {
         max_poll_records: 512,
         properties: Vec::new(),
         log: Default::default(),
+        life,
     };
     KafkaLog::new(config, &[])
 }
@@ -105,6 +110,29 @@ fn a_member_commits_what_the_group_gave_it_and_nothing_else() -> Result<(), LogE
     block_on(log.send(Key(5), Value(1)))?;
     let (offsets, rebalance) = poll_until(&mut log, 5, 1)?;
     assert_eq!((offsets.last(), rebalance), (Some(&1), vec![]));
+    Ok(())
+}
+
+#[test]
+fn a_group_waits_for_a_member_that_has_died() -> Result<(), LogError> {
+    /// Of the session of six seconds: a member that leaves is not waited for, and three are over before the first answer.
+    const WAIT: Duration = Duration::from_millis(4500);
+    let mock = MockCluster::new(1).expect("a cluster in memory");
+    mock.create_topic("t0", 4, 1).expect("a topic that is not there yet");
+    let life = Life::default();
+    let mut dying = mortal(&mock, None, life.clone());
+    block_on(dying.send(Key(0), Value(0)))?;
+    block_on(dying.subscribe(&[Key(0)]))?;
+    poll_until(&mut dying, 0, 0)?;
+    life.end();
+    // It does nothing any more.
+    assert_eq!(block_on(dying.poll())?.reads, []);
+    let died = Instant::now();
+    drop(dying);
+    let mut next = client(&mock, None);
+    block_on(next.subscribe(&[Key(0)]))?;
+    assert_eq!(poll_until(&mut next, 0, 0)?, (vec![0], vec!["assigned".to_owned()]));
+    assert!(died.elapsed() > WAIT, "{:?}", died.elapsed());
     Ok(())
 }
 

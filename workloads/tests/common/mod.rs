@@ -53,6 +53,7 @@ pub(crate) fn config(workload: &str, seed: u64, via: &[SubscribeVia]) -> TestCon
         recovery_limit_ms: 1000,
         drain_limit_ms: 1000,
         bootstrap: Vec::new(),
+        upgrade_to: None,
         settings: BTreeMap::new(),
     }
 }
@@ -136,6 +137,7 @@ pub(crate) fn main_phase(config: TestConfig, ops: u64, op_ns: u64, fault: Fault)
         log: Default::default(),
         namespace: String::new(),
         topics: Arc::default(),
+        life: Default::default(),
     };
     let mut run = Run {
         workload,

@@ -10,16 +10,17 @@ use super::phases::phases;
 use crate::Failure;
 use riprap_checker::Verdict;
 use riprap_core::History;
-use riprap_core::cluster::{Cluster, ClusterError, Link, NodeId, NodeState};
+use riprap_core::cluster::{Cluster, ClusterError, DeadClient, Link, NodeId, NodeState};
 use riprap_core::plan::TestConfig;
 use riprap_core::system::{CLIENT_SETTING, System};
+use riprap_live::runner::Clients;
 use riprap_results::{Progress, RunDir};
 use riprap_systems::Reach;
 use riprap_systems::librdkafka::Admin;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long the cluster gets to answer for the first time: it is there already.
@@ -33,6 +34,7 @@ pub(super) struct External {
     bootstrap: Vec<String>,
     brokers: usize,
     namespace: String,
+    clients: OnceLock<Clients>,
 }
 
 /// What nobody may be asked to do here.
@@ -43,6 +45,12 @@ fn untouchable<T>() -> Result<T, ClusterError> {
 impl Cluster for External {
     fn nodes(&self) -> Vec<NodeId> {
         Vec::new()
+    }
+    fn clients(&self) -> u32 {
+        self.clients.get().map_or(0, Clients::count)
+    }
+    fn crash_clients(&self, threads: &BTreeSet<u32>) -> Result<Vec<DeadClient>, ClusterError> {
+        self.clients.get().map_or_else(|| Ok(Vec::new()), |clients| clients.crash(threads))
     }
     fn start(&self, _: NodeId) -> Result<(), ClusterError> {
         untouchable()
@@ -90,6 +98,10 @@ impl RealCluster for External {
         }
     }
 
+    fn attach(&self, clients: Clients) {
+        self.clients.get_or_init(|| clients);
+    }
+
     fn dropped_packets(&self) -> Option<u64> {
         None
     }
@@ -114,6 +126,7 @@ pub(super) fn carry_out(
         bootstrap: test.config.bootstrap.clone(),
         brokers: test.config.nodes.into(),
         namespace: format!("riprap-{name}-"),
+        clients: OnceLock::new(),
     });
     progress.borrow_mut().phase("deploy", Some(REACH_LIMIT));
     let serving = cluster.await_serving(REACH_LIMIT, &mut || {
@@ -148,7 +161,7 @@ fn reach_it(reach: Reach, config: &TestConfig) -> Result<Admin, Failure> {
     reach(&config.bootstrap, &properties.collect::<Vec<_>>()).map_err(Failure::Harness)
 }
 
-/// Whether a run's addresses and faults are such as its system can do with.
+/// Whether a run's addresses are such as its system can do with.
 pub(super) fn check(config: &TestConfig, reach: Option<Reach>) -> Result<(), Failure> {
     let system = &config.system;
     match (reach, config.bootstrap.is_empty()) {
@@ -161,11 +174,6 @@ pub(super) fn check(config: &TestConfig, reach: Option<Reach>) -> Result<(), Fai
         (Some(_), true) => Err(Failure::Usage(format!(
             "--system {system}: --bootstrap HOST:PORT,... is missing, which says where the cluster is"
         ))),
-        (Some(_), false) => match config.nemesis.iter().find(|word| *word != "none") {
-            None => Ok(()),
-            Some(word) => Err(Failure::Usage(format!(
-                "--nemesis {word}: the nodes of a cluster that is there already are left alone; `none` is right"
-            ))),
-        },
+        (Some(_), false) => Ok(()),
     }
 }

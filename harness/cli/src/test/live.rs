@@ -5,14 +5,14 @@ use super::crash::NodeCrash;
 use super::phases::{Active, Stage, observe_op, strike};
 use crate::Failure;
 use riprap_core::History;
-use riprap_core::client::ClientLog;
+use riprap_core::client::{ClientLog, Life};
 use riprap_core::cluster::Cluster;
 use riprap_core::fault::{Fault, FaultInfo};
 use riprap_core::generator::BoxedGenerator;
 use riprap_core::op::Process;
 use riprap_core::system::System;
 use riprap_live::cluster::LiveCluster;
-use riprap_live::runner::{Happening, Limits, MakeClient, Runner, Strike};
+use riprap_live::runner::{Clients, Happening, Limits, MakeClient, Runner, Strike};
 use riprap_results::{Progress, RunDir};
 use riprap_workloads::Shared;
 use std::cell::RefCell;
@@ -41,6 +41,9 @@ pub(super) trait RealCluster: Cluster + Send + Sync {
     /// Waits until it serves. Errors: what it still waits for, when time is over or `stop` says so.
     fn await_serving(&self, limit: Duration, stop: &mut dyn FnMut() -> bool) -> Result<(), String>;
 
+    /// Says who its clients are, for faults that strike them.
+    fn attach(&self, clients: Clients);
+
     /// How many packets the cuts have dropped, where that is counted.
     fn dropped_packets(&self) -> Option<u64>;
 
@@ -60,6 +63,10 @@ impl RealCluster for LiveCluster {
 
     fn await_serving(&self, limit: Duration, stop: &mut dyn FnMut() -> bool) -> Result<(), String> {
         LiveCluster::await_serving(self, limit, stop)
+    }
+
+    fn attach(&self, clients: Clients) {
+        LiveCluster::attach(self, clients);
     }
 
     fn dropped_packets(&self) -> Option<u64> {
@@ -109,6 +116,7 @@ impl<'a> LiveStage<'a> {
         };
         let clients = make_client(test, &**cluster, run);
         let runner = Runner::new(limits, clients, nemesis_thread(test, cluster), stop, observe);
+        cluster.attach(runner.clients());
         Ok(LiveStage { cluster: Arc::clone(cluster), progress, stop, runner, began: Instant::now() })
     }
 }
@@ -154,13 +162,14 @@ fn make_client(test: &Test, cluster: &dyn RealCluster, run: &Arc<RunDir>) -> Mak
     let (config, workload, system) = (test.config.clone(), test.workload, test.system);
     let (bootstrap, namespace) = (cluster.bootstrap(system), cluster.namespace().to_owned());
     let (log, topics) = (client_log(run), Arc::<Mutex<BTreeSet<String>>>::default());
-    Arc::new(move |process: Process| {
+    Arc::new(move |process: Process, life: &Life| {
         let shared = Shared {
             connect: Rc::new(move |client_config| system.client(client_config)),
             bootstrap: bootstrap.clone(),
             log: log.clone(),
             namespace: namespace.clone(),
             topics: Arc::clone(&topics),
+            life: life.clone(),
         };
         workload.client(&config, &shared, process)
     })

@@ -5,6 +5,7 @@ use super::phases::{Stage, phases, strike};
 use super::{DEPLOY_LIMIT, Test};
 use crate::Failure;
 use riprap_checker::Verdict;
+use riprap_core::client::Life;
 use riprap_core::cluster::{Cluster as _, NodeId};
 use riprap_core::fault::Fault;
 use riprap_core::generator::BoxedGenerator;
@@ -196,6 +197,7 @@ fn make_client(test: &Test, simulated: &'static dyn Simulated) -> MakeClient {
             log: Default::default(),
             namespace: String::new(),
             topics: Arc::clone(&topics),
+            life: Life::default(),
         };
         workload.client(&config, &shared, process)
     })

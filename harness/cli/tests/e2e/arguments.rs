@@ -80,7 +80,35 @@ fn wrong_arguments_are_told_in_one_line() {
             "--replication 7: a stream of system `nats` has 1 to 5 replicas",
         ),
         ("test --workload que", "unknown workload `que`; one of: abort, queue"),
-        ("test --nemesis kil", "unknown fault `kil`; one of: bit-flip, clock, "),
+        (
+            "test --nemesis rolling-upgrade",
+            "fault `rolling-upgrade` needs another version to go to; --upgrade-to VERSION is right",
+        ),
+        (
+            "test --upgrade-to /bin/true",
+            "--upgrade-to /bin/true: no fault of this run goes there; --nemesis rolling-upgrade",
+        ),
+        (
+            "test --nemesis rolling-upgrade --upgrade-to /etc/no/such",
+            "--upgrade-to is `/etc/no/such`: No such file or directory (os error 2); a program is right",
+        ),
+        (
+            "test --nemesis rolling-upgrade --upgrade-to /etc",
+            "--upgrade-to is `/etc`: not a file; a program is right",
+        ),
+        (
+            "test --system kafka@4.0.0 --nemesis rolling-upgrade --upgrade-to 3.9.1",
+            "--upgrade-to 3.9.1: kafka@3.9.1: 4.0.0 or newer is right",
+        ),
+        (
+            "test --system kafka@4.0.0 --nemesis rolling-upgrade --upgrade-to 4.0.0",
+            "--upgrade-to 4.0.0: that is what runs from the start; another is right",
+        ),
+        (
+            "test --sim --nemesis rolling-restart",
+            "fault `rolling-restart` strikes real nodes only; leave it out",
+        ),
+        ("test --nemesis kil", "unknown fault `kil`; one of: bit-flip, client-crash, clock, "),
         ("test --nemesis kill:some", "unknown shape `some` of fault `kill`; one of: one, "),
         ("test --nodes 3 --nemesis partition:majorities-ring", "needs at least 4 nodes; --nodes is 3"),
         ("test --nodes 1 --nemesis partition", "fault `partition` needs more than 1 node"),
@@ -131,11 +159,7 @@ fn wrong_arguments_are_told_in_one_line() {
         ("test --system external --bootstrap a", "--bootstrap is `a`; HOST:PORT is right"),
         (
             "test --system external --bootstrap a:1 --nemesis kill",
-            "--nemesis kill: the nodes of a cluster that is there ",
-        ),
-        (
-            "test --system external --bootstrap a:1 --nemesis all",
-            "--nemesis all: the nodes of a cluster that is there ",
+            "fault `kill`: the nodes of a cluster that is there ",
         ),
         (
             "test --system external --bootstrap a:1 --set a=1",

@@ -58,7 +58,8 @@ fn a_cluster_that_is_there_is_tested_and_left_as_it_was() {
         "{kept:?}"
     );
 
-    for more in [&["--sub-via=assign,subscribe"][..], &["--txn", "--sub-via=subscribe"]] {
+    let dying = &["--sub-via=assign,subscribe", "--nemesis=all"];
+    for more in [&dying[..], &["--txn", "--sub-via=subscribe"]] {
         let done = run(more).expect(0);
         assert!(done.out.starts_with("valid   external queue, "), "{}", done.out);
         assert!(!done.err.contains("failed to remove"), "{}", done.err);

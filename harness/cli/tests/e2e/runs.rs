@@ -255,3 +255,39 @@ fn a_system_may_be_described_by_its_user() {
         );
     }
 }
+
+#[test]
+fn nodes_go_to_another_program_one_after_another() {
+    let _turn = turn();
+    let place = Place::mine();
+    let new = place.path().join("riprap-new");
+    if fs::hard_link(place.binary(), &new).is_err() {
+        fs::copy(place.binary(), &new).expect("another file");
+    }
+    let new = new.to_str().expect("plain").to_owned();
+    let run_for = |limit: &str| {
+        let gentle =
+            ["test", "--fault-time=1s", "--quiet-time=4s", "--rate=100", "--concurrency=8", "--seed=3"];
+        let faults = ["--nemesis=rolling-upgrade,rolling-restart,client-crash", "--upgrade-to", &new, limit];
+        let done = place.run(&[&gentle[..], &faults].concat()).end();
+        place.expect_nobody();
+        done
+    };
+    let mut done = run_for("--time-limit=12s");
+    if done.code == 2 {
+        // On a machine with much else to do nodes take longer.
+        done = run_for("--time-limit=60s");
+    }
+    let done = done.expect(0);
+    assert!(done.err.contains(&format!("broker to {new}, queue on 3 nodes")), "{}", done.err);
+    let test = json(&place.latest().join("test.json"));
+    assert_eq!(test["upgrade_to"], Json::from(new.as_str()));
+    assert_eq!(test["versions"]["upgraded_to"]["program"], Json::from(new.as_str()));
+    let faults = json(&place.latest().join("results.json"))["faults"].clone();
+    let strikes = |fault: &str| faults[fault]["strikes"].as_u64().expect("a number");
+    assert_eq!(strikes("rolling-upgrade"), 1);
+    assert!(strikes("rolling-restart") > 0 && strikes("client-crash") > 0, "{faults}");
+    let log = fs::read_to_string(place.latest().join("riprap.log")).expect("it is there");
+    let runs_new = log.matches(&format!("\"runs\":\"{new}\"")).count();
+    assert!(runs_new >= 3, "{runs_new} of 3 nodes: {log}");
+}

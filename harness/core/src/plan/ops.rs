@@ -1,7 +1,8 @@
 //! Planned ops in a file: as the invocations of a history, with threads for processes.
 
 use crate::generator::{Draft, PlannedOp};
-use crate::history::{History, read_jsonl, write_op};
+use crate::history::{History, OpRef, read_jsonl, write_op};
+use crate::interpreter::IDLE_CLIENT_CRASHED;
 use crate::op::{Extra, Kind, Op, Process};
 use crate::phase;
 use serde::de::Error as _;
@@ -43,7 +44,7 @@ pub(super) fn of(history: &History, concurrency: u32) -> Vec<PlannedOp> {
     };
     let end = marks.iter().find(|(.., name)| *name == phase::HEAL).map_or(u64::MAX, |(_, index, _)| *index);
     let begun = history.ops().filter(|op| op.kind() == Kind::Invoke && (first..end).contains(&op.index()));
-    let planned = begun.filter_map(|op| {
+    let planned = begun.filter(|op| !is_a_faults(*op)).filter_map(|op| {
         let Process::Client(process) = op.process() else { return None };
         let Op { time_ns, f, value, extra: Extra { from_beginning, abort, .. }, .. } = op.to_op();
         let time_ns = u64::try_from(time_ns - began_ns).expect("time does not run backwards in a history");
@@ -54,6 +55,12 @@ pub(super) fn of(history: &History, concurrency: u32) -> Vec<PlannedOp> {
         })
     });
     planned.collect()
+}
+
+/// Whether no client began it, but a fault that ended the client: it does so again.
+fn is_a_faults(invoked: OpRef<'_>) -> bool {
+    let error = invoked.partner().and_then(|done| done.extra()?.error.as_ref());
+    error.is_some_and(|error| error.code == IDLE_CLIENT_CRASHED)
 }
 
 pub(super) fn serialize<S: Serializer>(

@@ -169,6 +169,18 @@ impl NodeProcess {
         self.child.id() as i32
     }
 
+    /// What it was started as, its program and its arguments, as the kernel tells; of a script its interpreter comes first.
+    pub fn words(&self) -> Result<Vec<String>, ProcessError> {
+        let pid = self.pid();
+        let words = fs::read(format!("/proc/{pid}/cmdline")).map_err(|source| ProcessError::System {
+            what: "read the command line of",
+            pid,
+            source,
+        })?;
+        let words = words.strip_suffix(&[0]).unwrap_or(&words).split(|byte| *byte == 0);
+        Ok(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+    }
+
     /// Ends it at once, and returns its status. If it has already ended, that status.
     pub fn kill(&mut self) -> Result<ExitStatus, ProcessError> {
         // To the group also when its leader has ended: what the leader started may live on. Until the leader is reaped,

@@ -185,6 +185,7 @@ pub(crate) fn settings(name: &str) -> ClientConfig {
         max_poll_records: 20,
         properties: Vec::new(),
         log: ClientLog::default(),
+        life: Default::default(),
     }
 }
 

@@ -29,6 +29,10 @@ impl Fault for Hold {
         &INFO
     }
 
+    fn strikes_hosts(&self) -> bool {
+        false
+    }
+
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
         links::aim(shape, nodes, random)
     }

@@ -123,6 +123,8 @@ pub struct Place {
     pub existing: bool,
     /// Whether there is another version for them to go to.
     pub upgrade: bool,
+    /// Whether real ones are on machines of their own.
+    pub hosts: bool,
 }
 
 impl Place {
@@ -184,6 +186,11 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
                      versions --upgrade-to FILE, its program"
                 ));
             }
+            if place.hosts && !fault.strikes_hosts() {
+                return Err(format!(
+                    "fault `{name}` strikes nodes in the sandbox only; leave it out, or leave --hosts out"
+                ));
+            }
             if lacks_disks(fault, place) {
                 return Err(format!(
                     "fault `{name}` needs a file system of its own for each node, and {DEVICE} cannot be opened; leave it \
@@ -232,6 +239,8 @@ fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
         Some("real nodes only")
     } else if fault.needs_upgrade() && !place.upgrade {
         Some("needs --upgrade-to")
+    } else if place.hosts && !fault.strikes_hosts() {
+        Some("in the sandbox only")
     } else if lacks_disks(fault, place) {
         Some("/dev/fuse cannot be opened")
     } else if info.shapes.iter().all(|shape| shape.min_nodes > place.nodes_of(None)) {
@@ -311,6 +320,7 @@ mod tests {
         copies: 3,
         live: true,
         disks: true,
+        hosts: false,
         existing: false,
         upgrade: false,
     };

@@ -34,6 +34,10 @@ impl Fault for Rate {
         &INFO
     }
 
+    fn strikes_hosts(&self) -> bool {
+        false
+    }
+
     fn strikes_simulated(&self) -> bool {
         false
     }

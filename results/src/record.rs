@@ -83,6 +83,7 @@ pub(crate) mod tests {
                 drain_limit_ms: 30_000,
                 bootstrap: Vec::new(),
                 upgrade_to: None,
+                hosts: Vec::new(),
                 settings: [("min.insync.replicas".to_owned(), "2".to_owned())].into(),
             },
             riprap: "0.1.0".to_owned(),

@@ -396,10 +396,10 @@ impl System for Described {
         }
     }
 
-    fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
+    fn prepare(&self, deployment: &Deployment, nodes: &[NodeId]) -> Result<(), String> {
         let mut commands = Vec::new();
-        for place in &deployment.nodes {
-            let rendered = self.render(deployment, place.id)?;
+        for node in nodes {
+            let rendered = self.render(deployment, *node)?;
             for (path, text) in rendered.files {
                 let folder = path.parent().expect("it is below the data folder");
                 let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
@@ -408,7 +408,7 @@ impl System for Described {
             if let Some((program, args)) = rendered.prepare {
                 let mut command = Command::new(program);
                 command.args(args).env_clear().envs(rendered.env);
-                commands.push((place.id, command));
+                commands.push((*node, command));
             }
         }
         prepare::run_all("prepare", commands)

@@ -107,8 +107,12 @@ impl System for Kafka {
         jars::fetch(version(deployment), tell)
     }
 
-    fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
-        let formats = deployment.nodes.iter().map(|place| Ok((place.id, format_disk(deployment, place.id)?)));
+    fn installed(&self, deployment: &Deployment) -> Result<Option<PathBuf>, String> {
+        jars::folder(version(deployment)).map(Some)
+    }
+
+    fn prepare(&self, deployment: &Deployment, nodes: &[NodeId]) -> Result<(), String> {
+        let formats = nodes.iter().map(|node| Ok((*node, format_disk(deployment, *node)?)));
         prepare::run_all("format the disk of", formats.collect::<Result<_, String>>()?)
     }
 

@@ -17,6 +17,7 @@ mod sample;
 pub mod simulated;
 mod version;
 
+pub use cache::root as cache_root;
 use librdkafka::Admin;
 use riprap_core::system::System;
 use simulated::Simulated;

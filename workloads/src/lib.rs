@@ -205,6 +205,7 @@ mod tests {
             drain_limit_ms: 120_000,
             bootstrap: Vec::new(),
             upgrade_to: None,
+            hosts: Vec::new(),
             settings: BTreeMap::new(),
         }
     }

@@ -5,6 +5,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use riprap_core::client::{Isolation, SubscribeVia};
 use riprap_core::plan::{MAX_CONCURRENCY, MAX_KEYS, MAX_NODES, MAX_VALUE_BYTES};
+use riprap_live::hosts::HostName;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -110,6 +111,8 @@ pub(crate) enum Command {
     Compare(Box<CompareArgs>),
     /// Look for every planted defect, and for nothing in the clean system: whether riprap finds what it is for
     SelfTest(SelfTestArgs),
+    /// Do on this host what `riprap test --hosts` asks for over SSH; not for people
+    Agent(AgentArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -118,7 +121,8 @@ pub(crate) enum Command {
   riprap test --defect min-isr-unclean --nodes 5 --nemesis partition:bridge,kill --time-limit 60s
   riprap test --sub-via assign,subscribe --seed 42 --json
   riprap test --txn --sub-via subscribe
-  riprap test --system external --bootstrap 10.0.0.1:9092,10.0.0.2:9092 --nodes 3")]
+  riprap test --system external --bootstrap 10.0.0.1:9092,10.0.0.2:9092 --nodes 3
+  riprap test --hosts root@a,root@b,root@c --ssh-key ~/.ssh/id_ed25519")]
 pub(crate) struct TestArgs {
     /// The system under test (see `riprap list systems`), or the file that describes it
     #[arg(long, value_name = "NAME[@VERSION]|FILE.toml", default_value = "broker")]
@@ -201,9 +205,15 @@ pub(crate) struct TestArgs {
     /// Run in simulation
     #[arg(long, conflicts_with_all = ["hosts", "bootstrap"])]
     pub(crate) sim: bool,
-    /// Run on these hosts, over SSH
-    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "bootstrap")]
-    pub(crate) hosts: Vec<String>,
+    /// Run on these hosts, over SSH, a node on each; as many as there are nodes and controllers, controllers last
+    #[arg(long, value_name = "[USER@]HOST[:PORT],...", value_delimiter = ',', conflicts_with_all = ["bootstrap", "nodes"])]
+    pub(crate) hosts: Vec<HostName>,
+    /// With --hosts: the file of the key to log in with; by default those of ssh-agent, then the usual ones in ~/.ssh
+    #[arg(long, value_name = "FILE", requires = "hosts")]
+    pub(crate) ssh_key: Option<PathBuf>,
+    /// With --hosts: believe hosts that ~/.ssh/known_hosts does not know, and add them there
+    #[arg(long, requires = "hosts")]
+    pub(crate) accept_new: bool,
     /// With --system external: where the cluster is that is there already, some of its brokers. They are left alone: only faults
     /// of clients strike there
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', value_parser = parse_bootstrap)]
@@ -242,6 +252,8 @@ was not made, and 0. How fast they are is told, and changes no exit code.",
     mut_arg("seed", |arg| arg.hide(true)),
     mut_arg("defect", |arg| arg.hide(true)),
     mut_arg("hosts", |arg| arg.hide(true)),
+    mut_arg("ssh_key", |arg| arg.hide(true)),
+    mut_arg("accept_new", |arg| arg.hide(true)),
     mut_arg("bootstrap", |arg| arg.hide(true)),
     mut_arg("keep_topics", |arg| arg.hide(true)),
     mut_arg("bin", |arg| arg.hide(true)),
@@ -281,6 +293,8 @@ that run down; its test.json has the knobs.",
     mut_arg("sim", |arg| arg.hide(true)),
     mut_arg("controllers", |arg| arg.hide(true)),
     mut_arg("hosts", |arg| arg.hide(true)),
+    mut_arg("ssh_key", |arg| arg.hide(true)),
+    mut_arg("accept_new", |arg| arg.hide(true)),
     mut_arg("bootstrap", |arg| arg.hide(true)),
     mut_arg("keep_topics", |arg| arg.hide(true)),
     mut_arg("bin", |arg| arg.hide(true)),
@@ -436,6 +450,17 @@ pub(crate) struct CheckArgs {
     /// Print results.json instead of a summary
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Reads what to do from standard input, a line of JSON each, and ends with it: whoever runs \
+`riprap test --hosts` has it started."
+)]
+pub(crate) struct AgentArgs {
+    /// The folder that it may write to
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: PathBuf,
 }
 
 #[derive(Args, Debug)]

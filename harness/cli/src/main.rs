@@ -3,6 +3,7 @@
 //! Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments or unreadable input, 255 the harness itself failed.
 //! Results go to stdout, everything else to stderr.
 
+mod agent;
 mod args;
 mod broker;
 mod check;
@@ -80,6 +81,7 @@ fn carry_out(command: Command) -> Result<u8, Failure> {
         Command::Replay(args) => replay::run(&args),
         Command::Shrink(args) => shrink::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
         Command::Broker(args) => broker::run(&args),

@@ -2,6 +2,7 @@
 
 pub(crate) mod crash;
 mod external;
+mod hosts;
 mod live;
 mod phases;
 pub(crate) mod sim;
@@ -78,6 +79,9 @@ pub(crate) fn run(args: &TestArgs) -> Result<u8, Failure> {
         return test.run(args, None);
     }
     test.install()?;
+    if !args.hosts.is_empty() {
+        return test.run(args, None);
+    }
     match sandbox::enter().map_err(Failure::harness)? {
         Entered::Done(code) => Ok(code),
         Entered::Inside(inside) => test.run(args, Some(&inside)),
@@ -141,7 +145,7 @@ impl Test {
             workload: args.workload.clone(),
             nemesis: nemesis(args),
             sim: args.sim.then(Physics::default),
-            nodes: args.nodes,
+            nodes: nodes(args)?,
             controllers: args.controllers,
             time_limit_ms: millis(args.time_limit),
             rate_hz: args.rate,
@@ -154,7 +158,7 @@ impl Test {
             acks: args.acks.clone(),
             idempotence: args.idempotence,
             defect: args.defect.clone(),
-            replication_factor: args.replication.unwrap_or(args.nodes.min(USUAL_REPLICATION)),
+            replication_factor: args.replication.unwrap_or(nodes(args)?.min(USUAL_REPLICATION)),
             keys: args.keys,
             max_writes_per_key: args.max_writes_per_key,
             value_bytes: args.value_size,
@@ -165,6 +169,7 @@ impl Test {
             drain_limit_ms: millis(args.drain_limit),
             bootstrap: args.bootstrap.clone(),
             upgrade_to: args.upgrade_to.clone(),
+            hosts: args.hosts.iter().map(ToString::to_string).collect(),
             settings: args.settings.iter().cloned().collect(),
         })
     }
@@ -237,7 +242,7 @@ impl Test {
         installed.map_err(Failure::Harness)
     }
 
-    /// Runs it, in the sandbox, in simulation or where it is already, and says what came of it.
+    /// Runs it, in the sandbox, on hosts, in simulation or where it is already, and says what came of it.
     fn run(&self, args: &TestArgs, inside: Option<&Inside>) -> Result<u8, Failure> {
         let stop = interrupt::catch();
         if self.simulated.is_none() {
@@ -252,6 +257,8 @@ impl Test {
         let outcome = match inside {
             Some(inside) => self.carry_out(inside, &run, &progress, stop),
             None if self.simulated.is_some() => self.carry_out_simulated(&run, &progress, stop, None),
+            None if !args.hosts.is_empty() => hosts::deploy(self, args, &run, &progress, stop)
+                .and_then(|cluster| self.carry_out_on(&cluster, &run, &progress, stop)),
             None => external::carry_out(self, args.keep_topics, &run, &progress, stop),
         };
         progress.borrow_mut().finish();
@@ -312,7 +319,7 @@ impl Test {
     fn headline(&self, run: &RunDir) -> String {
         let config = &self.config;
         format!(
-            "riprap: {}{}{}{}, {}{} on {} {}nodes{}, faults {}, {} s, seed {}, run {}",
+            "riprap: {}{}{}{}, {}{} on {} {}nodes{}{}, faults {}, {} s, seed {}, run {}",
             config.system,
             match config.bootstrap.as_slice() {
                 [] => String::new(),
@@ -327,6 +334,10 @@ impl Test {
             match config.controllers {
                 0 => String::new(),
                 n => format!(" and {n} controllers"),
+            },
+            match config.hosts.as_slice() {
+                [] => String::new(),
+                hosts => format!(" ({})", hosts.join(", ")),
             },
             config.nemesis.join(" "),
             config.time_limit_ms as f64 / 1e3,
@@ -398,7 +409,7 @@ impl Test {
         Ok((outcome.history, outcome.verdict))
     }
 
-    /// From deployment to verdict, on real nodes.
+    /// From deployment to verdict, in the sandbox.
     fn carry_out(
         &self,
         inside: &Inside,
@@ -406,11 +417,29 @@ impl Test {
         progress: &RefCell<Progress>,
         stop: &AtomicBool,
     ) -> Result<(History, Verdict), Failure> {
-        let cluster = self.deploy(inside, run, progress, stop)?;
-        let shared: Arc<dyn RealCluster> = Arc::clone(&cluster) as _;
-        let mut stage = LiveStage::new(self, &shared, run, progress, stop)?;
-        let (history, mut verdict) = phases(self, &mut stage, progress, stop)?;
+        let cluster: Arc<dyn RealCluster> = self.deploy(inside, run, progress, stop)?;
+        self.carry_out_on(&cluster, run, progress, stop)
+    }
+
+    /// From a cluster that serves to the verdict.
+    fn carry_out_on(
+        &self,
+        cluster: &Arc<dyn RealCluster>,
+        run: &Arc<RunDir>,
+        progress: &RefCell<Progress>,
+        stop: &AtomicBool,
+    ) -> Result<(History, Verdict), Failure> {
+        let mut stage = LiveStage::new(self, cluster, run, progress, stop)?;
+        let judged = phases(self, &mut stage, progress, stop);
+        if let Some(lost) = cluster.ask_for_lost() {
+            return Err(Failure::Harness(format!(
+                "{lost}; the history so far is in {}",
+                run.path().display()
+            )));
+        }
+        let (history, mut verdict) = judged?;
         let crashes = stage.crashes();
+        cluster.bring_logs().map_err(Failure::harness)?;
         if let (Some(crash), Some(full)) = (crashes.first(), full_disk(run.path())) {
             // What it could not write says nothing about the system under test.
             return Err(Failure::Harness(format!("{} {} by itself; {full}", crash.node, crash.how)));
@@ -455,7 +484,7 @@ impl Test {
         for node in cluster.nodes() {
             cluster.start(node).map_err(Failure::harness)?;
         }
-        let serving = cluster.await_serving(DEPLOY_LIMIT, || {
+        let serving = cluster.await_serving(DEPLOY_LIMIT, &mut || {
             progress.borrow_mut().tick();
             stop.load(Ordering::Relaxed)
         });
@@ -469,13 +498,15 @@ impl Test {
 
 /// Where a test's faults are to strike.
 pub(crate) fn place(config: &TestConfig) -> Place {
-    let live = config.sim.is_none();
+    let (live, hosts) = (config.sim.is_none(), !config.hosts.is_empty());
     Place {
         nodes: config.nodes,
         controllers: config.controllers,
         copies: config.replication_factor,
         live,
-        disks: live && disk::can_be_had().is_ok(),
+        // Hosts say it themselves, once they are reached.
+        disks: live && (hosts || disk::can_be_had().is_ok()),
+        hosts,
         existing: !config.bootstrap.is_empty(),
         upgrade: config.upgrade_to.is_some(),
     }
@@ -608,10 +639,20 @@ fn nemesis(args: &TestArgs) -> Vec<String> {
     }
 }
 
-fn unsupported(args: &TestArgs) -> Result<(), Failure> {
-    if !args.hosts.is_empty() {
-        return Err(Failure::usage("--hosts: this version runs in the local sandbox only; leave it out"));
+/// How many nodes clients reach.
+fn nodes(args: &TestArgs) -> Result<u16, Failure> {
+    let hosts = u16::try_from(args.hosts.len()).unwrap_or(u16::MAX);
+    match hosts.checked_sub(args.controllers) {
+        _ if hosts == 0 => Ok(args.nodes),
+        Some(nodes) if nodes > 0 => Ok(nodes),
+        _ => Err(Failure::Usage(format!(
+            "--hosts names {hosts} and --controllers takes {} of them; one more at least is right",
+            args.controllers
+        ))),
     }
+}
+
+fn unsupported(args: &TestArgs) -> Result<(), Failure> {
     if args.keep_topics && args.bootstrap.is_empty() {
         return Err(Failure::usage(
             "--keep-topics: it is about a cluster that is there already; leave it out",

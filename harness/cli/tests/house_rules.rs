@@ -235,6 +235,7 @@ fn triggers_name_what_there_is() {
                 disks: true,
                 existing: false,
                 upgrade: false,
+                hosts: false,
             };
             let parsed = parse_faults(&faults, place).map(drop);
             assert_eq!(parsed, Ok(()), "{}", defect.name);

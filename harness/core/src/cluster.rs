@@ -2,12 +2,13 @@
 //! differently. A fault acts through this trait and does not know which of the two it acts on.
 
 use crate::op::Process;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use thiserror::Error;
 
 /// A node, numbered from 1 and named `n1`, `n2`, ...
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeId(pub u16);
 
 impl fmt::Display for NodeId {
@@ -48,7 +49,7 @@ impl Role {
 }
 
 /// What a node's process is doing.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NodeState {
     /// It runs.
     Running,
@@ -143,7 +144,7 @@ pub type Reading = PerLink<Option<Spread>>;
 pub const UNLIMITED: u64 = u64::MAX;
 
 /// A bit that has flipped on a disk.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FlippedBit {
     /// The file.
     pub path: String,
@@ -156,7 +157,7 @@ pub struct FlippedBit {
 }
 
 /// What a disk lost when its power failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Lost {
     /// Writes and cuts of files that are gone, wholly or in part.
     pub writes: u64,
@@ -184,7 +185,7 @@ pub enum MemberChange {
 }
 
 /// A node's turn where nodes are ended in order and started again, one after another.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Turn {
     /// It did not run, for another fault had seen to that: it is left as it is.
     PassedOver {

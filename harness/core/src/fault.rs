@@ -94,6 +94,11 @@ pub trait Fault: Sync {
         true
     }
 
+    /// Whether it can strike nodes on machines of their own, whose agents keep no packets waiting.
+    fn strikes_hosts(&self) -> bool {
+        true
+    }
+
     /// Whether it strikes a node that is none of the cluster's at first.
     fn needs_spare(&self) -> bool {
         false

@@ -129,6 +129,9 @@ pub struct TestConfig {
     /// The version that nodes go to in the course of the run, or the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade_to: Option<String>,
+    /// `USER@HOST[:PORT]` of the machines that the nodes are on, in order; none if they are in the sandbox.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// `--set NAME=VALUE`.
     pub settings: BTreeMap<String, String>,
 }

@@ -3,6 +3,7 @@
 use crate::client::{ClientConfig, Log, LogError};
 use crate::cluster::{NodeId, Role};
 use crate::plan::TestConfig;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,7 +55,7 @@ pub struct SystemInfo {
 }
 
 /// Where one node lives.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NodePlace {
     /// Which node.
     pub id: NodeId,
@@ -67,7 +68,7 @@ pub struct NodePlace {
 }
 
 /// A system as one run asks for it.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Deployment {
     /// Its nodes, in order: brokers, then those that are controllers and no more.
     pub nodes: Vec<NodePlace>,
@@ -141,8 +142,15 @@ pub trait System: Sync {
         Ok(())
     }
 
-    /// Writes what nodes need in their folders before they start for the first time. Errors: one line.
-    fn prepare(&self, _deployment: &Deployment) -> Result<(), String> {
+    /// What [`install`](System::install) has fetched and nodes need: a file or a folder of the cache. `None` if that is nothing,
+    /// or what every machine must have by itself. Errors: one line.
+    fn installed(&self, _deployment: &Deployment) -> Result<Option<PathBuf>, String> {
+        Ok(None)
+    }
+
+    /// Writes what these nodes, which live on this machine, need in their folders before they start for the first time. Errors:
+    /// one line.
+    fn prepare(&self, _deployment: &Deployment, _nodes: &[NodeId]) -> Result<(), String> {
         Ok(())
     }
 

@@ -57,6 +57,17 @@ pub(crate) fn holding(folder: &Path, settings: &Snapshot) -> io::Result<Vec<(Pat
     Ok(found)
 }
 
+/// The files below a folder, by their paths below it, in order.
+pub(crate) fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    walk(folder, &mut |path, is_folder| {
+        found.extend((!is_folder).then(|| path.to_owned()));
+        Ok(())
+    })?;
+    found.sort();
+    Ok(found)
+}
+
 /// Flips a bit of a file; gives the byte as it was, and as it reads then.
 pub(crate) fn flip(path: &Path, offset: u64, mask: u8) -> io::Result<(u8, u8)> {
     let file = File::options().read(true).write(true).open(path)?;

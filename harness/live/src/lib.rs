@@ -6,9 +6,11 @@
 pub mod cluster;
 pub mod disk;
 mod files;
+pub mod hosts;
 pub mod interrupt;
 mod links;
 pub mod machine;
+mod node;
 mod roll;
 pub mod runner;
 pub mod sandbox;

@@ -19,7 +19,7 @@ const POM: &str = include_str!("../../kafka/pom.xml");
 /// The oldest Java that Kafka's servers run on since version 4. Source: KIP-1013.
 const MIN_JAVA: u32 = 17;
 
-fn folder(version: &str) -> Result<PathBuf, String> {
+pub(super) fn folder(version: &str) -> Result<PathBuf, String> {
     Ok(cache::folder("kafka")?.join(version))
 }
 

@@ -54,6 +54,7 @@ pub(crate) fn config(workload: &str, seed: u64, via: &[SubscribeVia]) -> TestCon
         drain_limit_ms: 1000,
         bootstrap: Vec::new(),
         upgrade_to: None,
+        hosts: Vec::new(),
         settings: BTreeMap::new(),
     }
 }

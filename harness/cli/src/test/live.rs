@@ -6,7 +6,7 @@ use super::phases::{Active, Stage, observe_op, strike};
 use crate::Failure;
 use riprap_core::History;
 use riprap_core::client::{ClientLog, Life};
-use riprap_core::cluster::Cluster;
+use riprap_core::cluster::{Cluster, ClusterError};
 use riprap_core::fault::{Fault, FaultInfo};
 use riprap_core::generator::BoxedGenerator;
 use riprap_core::op::Process;
@@ -49,6 +49,25 @@ pub(super) trait RealCluster: Cluster + Send + Sync {
 
     /// The nodes that ended though nobody had ended them.
     fn crashes(&self) -> Vec<NodeCrash>;
+
+    /// Why nobody can tell what becomes of a node, if that is known by now: a failure of the harness, whatever the history
+    /// seems to show. Never waits.
+    fn lost(&self) -> Option<String> {
+        None
+    }
+
+    /// The same, after each node's machine was asked.
+    fn ask_for_lost(&self) -> Option<String> {
+        None
+    }
+
+    /// Has the nodes' logs be in the run's folder, where they are not by themselves.
+    fn bring_logs(&self) -> Result<(), ClusterError> {
+        Ok(())
+    }
+
+    /// Ends every node in order.
+    fn stop(&self) -> Result<(), ClusterError>;
 }
 
 impl RealCluster for LiveCluster {
@@ -76,6 +95,10 @@ impl RealCluster for LiveCluster {
     fn crashes(&self) -> Vec<NodeCrash> {
         let ended = self.ended_by_themselves().into_iter();
         ended.map(|(node, status)| NodeCrash::live(node, status)).collect()
+    }
+
+    fn stop(&self) -> Result<(), ClusterError> {
+        LiveCluster::stop(self)
     }
 }
 
@@ -105,12 +128,12 @@ impl<'a> LiveStage<'a> {
         let mut writer = run.history_writer().map_err(Failure::harness)?;
         let infos: Vec<&'static FaultInfo> = test.faults.iter().map(|(fault, _)| fault.info()).collect();
         let observe = {
-            let mut active = Active::new(infos);
+            let (mut active, cluster) = (Active::new(infos), Arc::clone(cluster));
             move |happening: Happening<'_>| match happening {
                 Happening::Op(op) => observe_op(op, &mut writer, &mut active, run, progress),
                 Happening::Tick => {
                     progress.borrow_mut().tick();
-                    Ok(())
+                    cluster.lost().map_or(Ok(()), Err)
                 }
             }
         };
@@ -145,7 +168,7 @@ impl Stage for LiveStage<'_> {
     fn await_serving(&mut self, limit: Duration) -> Result<Result<(), String>, Failure> {
         Ok(self.cluster.await_serving(limit, &mut || {
             self.progress.borrow_mut().tick();
-            self.stop.load(Ordering::Relaxed)
+            self.stop.load(Ordering::Relaxed) || self.cluster.lost().is_some()
         }))
     }
 

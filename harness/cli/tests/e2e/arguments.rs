@@ -149,7 +149,17 @@ fn wrong_arguments_are_told_in_one_line() {
         ("replay /", "read /test.json: No such file"),
         ("replay /etc/passwd", "/etc/passwd: expected "),
         ("shrink /no/such/run -o a", "/no/such/run: No such file"),
-        ("test --hosts a,b", "--hosts: "),
+        ("test --hosts a:x,b", "--hosts is `a:x`; [USER@]HOST[:PORT] is right"),
+        ("test --hosts a --nodes 3", "--hosts and --nodes exclude each other; one of them is right"),
+        (
+            "test --hosts a --controllers 1",
+            "--hosts names 1 and --controllers takes 1 of them; one more at least is right",
+        ),
+        (
+            "test --hosts a,b --nemesis rate",
+            "fault `rate` strikes nodes in the sandbox only; leave it out, or leave --hosts out",
+        ),
+        ("test --accept-new", "--hosts"),
         (
             "test --bootstrap a:9092",
             "--bootstrap: system `broker` is deployed by riprap itself; leave it out",

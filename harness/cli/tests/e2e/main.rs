@@ -9,6 +9,7 @@ mod broken;
 mod compare;
 mod external;
 mod histories;
+mod hosts;
 mod runs;
 mod simulated;
 mod support;

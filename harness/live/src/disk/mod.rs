@@ -82,6 +82,20 @@ pub fn can_be_had() -> io::Result<()> {
     File::options().read(true).write(true).open(DEVICE).map(drop)
 }
 
+/// Takes a mount away whose server is gone, if there is one.
+pub(crate) fn detach(mountpoint: &Path) -> io::Result<()> {
+    let path = CString::new(mountpoint.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a null.
+    if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        // No mount, or no such folder.
+        e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => Ok(()),
+        e => Err(e),
+    }
+}
+
 /// A file system that forgets, over a folder. Dropping it unmounts it; what is in the folder stays.
 pub struct Disk {
     mountpoint: PathBuf,

@@ -56,12 +56,19 @@ const SOURCE_OFFSET_BYTES: u32 = 12;
 pub(super) struct Door {
     nft: Nft,
     is_made: bool,
+    /// Whose connections nothing happens to.
+    spared: Option<u16>,
 }
 
 impl Door {
     /// Of the place in whose network namespace the calling thread is.
     pub(super) fn new() -> io::Result<Door> {
-        Ok(Door { nft: Nft::open()?, is_made: false })
+        Ok(Door { nft: Nft::open()?, is_made: false, spared: None })
+    }
+
+    /// The same, with nothing happening to what is sent over TCP from or to a port.
+    pub(super) fn sparing(port: u16) -> io::Result<Door> {
+        Ok(Door { spared: Some(port), ..Door::new()? })
     }
 
     /// Replaces the sources of what is handed to the relay.
@@ -91,11 +98,16 @@ impl Door {
         if !self.is_made && keys.is_empty() {
             return Ok(());
         }
-        let mut messages = if self.is_made { Vec::new() } else { make() };
+        let mut messages = if self.is_made { Vec::new() } else { make(self.spared) };
         messages.extend(TABLE.replace_elements(set, keys));
         self.nft.transaction(messages)?;
         self.is_made = true;
         Ok(())
+    }
+
+    /// Removes the table that another has left behind. Refused if there is none.
+    pub(super) fn remove_leftover(&mut self) -> Result<(), Refusal> {
+        self.nft.transaction(vec![TABLE.delete()])
     }
 
     /// Removes the table.
@@ -104,7 +116,7 @@ impl Door {
     }
 }
 
-fn make() -> Vec<Message> {
+fn make(spared: Option<u16>) -> Vec<Message> {
     let mut messages = vec![
         TABLE.create(),
         TABLE.set(RELAYED.0, RELAYED.1, &ADDRESS),
@@ -133,6 +145,7 @@ fn make() -> Vec<Message> {
             nft::reject(m);
         }),
     ];
+    messages.extend(spared.into_iter().flat_map(|port| nft::spare_port(TABLE, INPUT, port)));
     messages.extend(Kind::ALL.into_iter().flat_map(|kind| {
         let chain = match kind {
             Kind::Reach | Kind::Loss => None,

@@ -258,19 +258,7 @@ impl Socket {
 
     /// Asks for so much room for what is not received yet; the system grants less where its limit is lower.
     pub(super) fn ask_for_room(&self, bytes: libc::c_int) {
-        let len = mem::size_of::<libc::c_int>() as libc::socklen_t;
-        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
-            // SAFETY: `bytes` has the size that `len` says.
-            unsafe {
-                libc::setsockopt(
-                    self.fd.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    option,
-                    (&raw const bytes).cast(),
-                    len,
-                )
-            };
-        }
+        sys::make_room(self.fd.as_fd(), bytes);
     }
 
     /// Waits for the acknowledgement of message `last`, or for the refusal of any since `first`.

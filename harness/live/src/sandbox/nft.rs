@@ -214,6 +214,20 @@ pub(super) fn load_header_and_ports(m: &mut Message, offset_bytes: u32) {
     numbers(m, "payload", &[(1, REG_1_SECOND_WORD), (2, BASE_TRANSPORT_HEADER), (3, 0), (4, 4)]);
 }
 
+/// Rules that let what is sent over TCP from or to a port pass.
+pub(super) fn spare_port(table: Table, chain: &str, port: u16) -> [Message; 2] {
+    // Source, destination.
+    [0, 2].map(|offset_bytes| {
+        table.rule(chain, |m| {
+            load_transport(m);
+            unless_ends(m, Compare::Equal, &[libc::IPPROTO_TCP as u8]);
+            numbers(m, "payload", &[(1, REG_1), (2, BASE_TRANSPORT_HEADER), (3, offset_bytes), (4, 2)]);
+            unless_ends(m, Compare::Equal, &port.to_be_bytes());
+            accept(m);
+        })
+    })
+}
+
 /// Loads a random number below a limit, in network order.
 pub(super) fn load_random(m: &mut Message, below: u32) {
     numbers(m, "numgen", &[(1, REG_1), (2, below), (3, NUMGEN_RANDOM)]);

@@ -11,14 +11,15 @@
 //! come, where no delay is set.
 
 use super::sys;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// What a probe is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Kind {
     /// Whether anything arrives.
     Reach,
     /// How much is lost.
@@ -51,6 +52,11 @@ impl Kind {
             Kind::Hold => &[0x3c],
         }
     }
+}
+
+/// Marks what a socket sends as probes of a kind.
+pub(crate) fn mark(socket: BorrowedFd<'_>, kind: Kind) -> io::Result<()> {
+    sys::set_type_of_service(socket, kind.services()[0])
 }
 
 /// Whether datagrams get from one place to another.
@@ -210,9 +216,7 @@ impl Probes {
     /// Begins a round: datagrams of earlier ones count for nothing any more.
     fn begin(&mut self, kind: Kind) -> io::Result<()> {
         self.round += 1;
-        self.sockets
-            .iter()
-            .try_for_each(|socket| sys::set_type_of_service(socket.as_fd(), kind.services()[0]))
+        self.sockets.iter().try_for_each(|socket| mark(socket.as_fd(), kind))
     }
 
     /// Sends so many datagrams between each pair, as many at a time as get through where nothing is lost.

@@ -9,11 +9,13 @@
 use super::enter::MARKER;
 use super::network::{Endpoint, Network};
 use super::sys;
+use riprap_core::system::NodeCommand;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -128,6 +130,19 @@ pub struct NodeProcess {
     status: Option<ExitStatus>,
 }
 
+impl ProcessSpec {
+    /// What a system's command says, with its output going there.
+    pub fn of(command: NodeCommand, log: PathBuf) -> ProcessSpec {
+        ProcessSpec {
+            program: command.program,
+            args: command.args.into_iter().map(Into::into).collect(),
+            env: command.env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            cwd: None,
+            log,
+        }
+    }
+}
+
 impl NodeProcess {
     /// Starts a process on a node (or beside the harness). Its standard input is empty.
     ///
@@ -137,6 +152,26 @@ impl NodeProcess {
         network: &Network,
         place: impl Into<Endpoint>,
     ) -> Result<NodeProcess, ProcessError> {
+        NodeProcess::spawn_by(spec, |command| network.pre_exec_into(command, place))
+    }
+
+    /// The same where this process is; the kernel kills it when the calling thread ends.
+    pub fn spawn_here(spec: &ProcessSpec) -> Result<NodeProcess, ProcessError> {
+        let detach = || {
+            // SAFETY: neither touches memory. A process just forked leads no group, so that it cannot fail to lead a session.
+            unsafe {
+                libc::setsid();
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            }
+            Ok(())
+        };
+        NodeProcess::spawn_by(spec, |command| {
+            // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+            unsafe { command.pre_exec(detach) };
+        })
+    }
+
+    fn spawn_by(spec: &ProcessSpec, enter: impl FnOnce(&mut Command)) -> Result<NodeProcess, ProcessError> {
         let program = spec.program.display().to_string();
         let log_failed = |source| ProcessError::Log { path: spec.log.clone(), source };
         let log = File::options().append(true).create(true).open(&spec.log).map_err(log_failed)?;
@@ -152,7 +187,7 @@ impl NodeProcess {
         if let Some(cwd) = &spec.cwd {
             command.current_dir(cwd);
         }
-        network.pre_exec_into(&mut command, place);
+        enter(&mut command);
         let start_failed = |source| ProcessError::Start { program: program.clone(), source };
         let mut child = command.spawn().map_err(start_failed)?;
         match sys::pidfd(child.id() as i32) {

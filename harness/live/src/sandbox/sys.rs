@@ -133,6 +133,17 @@ pub(super) fn set_type_of_service(fd: BorrowedFd<'_>, tos: u8) -> io::Result<()>
     .map(drop)
 }
 
+/// Has a socket hold so many bytes of what is not read yet, or as many as the system grants.
+pub(crate) fn make_room(fd: BorrowedFd<'_>, bytes: libc::c_int) {
+    let len = size_of_val(&bytes) as libc::socklen_t;
+    // The second goes beyond what the system grants everybody, for who may.
+    for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+        let value = (&raw const bytes).cast();
+        // SAFETY: `bytes` has the size that `len` says, and lives through the call.
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, value, len) };
+    }
+}
+
 /// Opens a TCP connection whose packets are marked from the first; reads and writes of it never wait. Errors: `TimedOut`, and
 /// what the other side says.
 pub(super) fn connect_with_type_of_service(

@@ -3,6 +3,7 @@
 use crate::cluster::ix;
 use crate::sandbox::{Endpoint, Ends, NodeIx};
 use riprap_core::cluster::{ClusterError, Links, NodeId, PerLink, Reading, Spread};
+use std::collections::BTreeMap;
 
 /// The links of a network of so many nodes, with clients where the harness is.
 #[derive(Clone, Copy)]
@@ -38,7 +39,8 @@ impl LinksOf {
         self.to(node, links).chain(self.from(node, links))
     }
 
-    /// Measures such directions of nodes all at once, and sorts by node and kind of link what was read of each.
+    /// Measures such directions of nodes all at once, and sorts by node and kind of link what was read of each. One that is of two
+    /// nodes is measured once: probes of it twice over would share what gets through.
     pub(crate) fn read<I: Iterator<Item = Ends>>(
         self,
         nodes: &[NodeId],
@@ -48,9 +50,15 @@ impl LinksOf {
         let kinds = nodes.iter().flat_map(|node| [(*node, Links::Peers), (*node, Links::Clients)]);
         let asked: Vec<Vec<Ends>> =
             kinds.map(|(node, links)| directions(self, node, links).collect()).collect();
-        let mut read = measure(&asked.concat())?.into_iter();
+        let mut distinct: Vec<Ends> = Vec::new();
+        for ends in asked.iter().flatten() {
+            if !distinct.contains(ends) {
+                distinct.push(*ends);
+            }
+        }
+        let read: BTreeMap<Ends, u64> = distinct.iter().copied().zip(measure(&distinct)?).collect();
         let spreads: Vec<Option<Spread>> =
-            asked.iter().map(|pairs| Spread::of(read.by_ref().take(pairs.len()))).collect();
+            asked.iter().map(|pairs| Spread::of(pairs.iter().map(|ends| read[ends]))).collect();
         Ok(spreads.chunks(2).map(|both| PerLink { peers: both[0], clients: both[1] }).collect())
     }
 }
@@ -87,6 +95,14 @@ mod tests {
             PerLink { peers: spread(3, 4), clients: spread(5, 5) },
         ];
         assert_eq!(read.as_deref(), Ok(&expected[..]));
+        // Both ways between the two that are asked about comes to four, and not to eight.
+        let once = |pairs: &[Ends]| {
+            assert_eq!(pairs.iter().collect::<std::collections::BTreeSet<_>>().len(), pairs.len());
+            Ok(vec![7; pairs.len()])
+        };
+        let both = [NodeId(1), NodeId(2)];
+        let read = LinksOf::nodes(3).read(&both, LinksOf::both_ways, once);
+        assert_eq!(read.as_deref(), Ok(&[PerLink { peers: spread(7, 7), clients: spread(7, 7) }; 2][..]));
         let alone = LinksOf::nodes(1).read(&[NodeId(1)], LinksOf::both_ways, count);
         assert_eq!(alone.as_deref(), Ok(&[PerLink { peers: None, clients: spread(0, 1) }][..]));
     }

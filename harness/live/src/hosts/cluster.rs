@@ -318,30 +318,28 @@ impl HostCluster {
         (from.collect(), to_clients.into_iter().collect())
     }
 
-    /// How many of [`LOSS_PROBES`] were lost over each of these links.
-    fn probes_lost(&self, links: &BTreeSet<Link>) -> Result<BTreeMap<Link, u32>, ClusterError> {
-        let links: Vec<Link> = links.iter().copied().collect();
+    /// How many of [`LOSS_PROBES`] were lost over each of these links, none of which is named twice.
+    fn probes_lost(&self, links: &[Link]) -> Result<Vec<u32>, ClusterError> {
         let to_one = |(_, to): &Link| links.iter().filter(|(_, other)| other == to).count();
         let crowd = u32::try_from(links.iter().map(to_one).max().unwrap_or(1)).expect("a run has few nodes");
         let (round, at_once) = (self.next_round(), (TO_ONE_PLACE / crowd).max(1));
         let mut sent = 0;
         while sent < LOSS_PROBES {
             let count = at_once.min(LOSS_PROBES - sent);
-            self.send(&links, ProbeKind::Loss, round, count)?;
+            self.send(links, ProbeKind::Loss, round, count)?;
             sent += count;
-            self.arrived(&links, round, sent, LULL)?;
+            self.arrived(links, round, sent, LULL)?;
         }
         // A machine with much else to do takes in late what is there.
-        let mut arrived = self.arrived(&links, round, sent, STRAGGLERS)?;
+        let mut arrived = self.arrived(links, round, sent, STRAGGLERS)?;
         loop {
-            let later = self.arrived(&links, round, sent, STRAGGLERS)?;
+            let later = self.arrived(links, round, sent, STRAGGLERS)?;
             if later == arrived {
                 break;
             }
             arrived = later;
         }
-        let lost = arrived.into_iter().map(|arrived| LOSS_PROBES.saturating_sub(arrived));
-        Ok(links.into_iter().zip(lost).collect())
+        Ok(arrived.into_iter().map(|arrived| LOSS_PROBES.saturating_sub(arrived)).collect())
     }
 
     fn next_round(&self) -> Round {
@@ -491,9 +489,8 @@ impl Cluster for HostCluster {
 
     fn losses_percent(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
         self.links().read(nodes, LinksOf::both_ways, |pairs| {
-            let links = as_links(pairs);
-            let lost = self.probes_lost(&links.iter().copied().collect())?;
-            Ok(links.iter().map(|link| u64::from(lost[link]) * 100 / u64::from(LOSS_PROBES)).collect())
+            let lost = self.probes_lost(&as_links(pairs))?;
+            Ok(lost.into_iter().map(|lost| u64::from(lost) * 100 / u64::from(LOSS_PROBES)).collect())
         })
     }
 

@@ -10,7 +10,7 @@ use super::error::SandboxError;
 use super::filter::Pair;
 use super::links;
 use super::network::{Endpoint, Network, NodeIx, lock};
-use super::probe::{self, Kind, Places};
+use super::probe::{Kind, Places};
 use super::relay::{self, Flow, Limit, Relay};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -197,9 +197,11 @@ impl Network {
     /// How many bytes a second get through between each of these pairs, once the burst is over that a limit lets through;
     /// none where there seems to be no limit.
     pub fn rates(&self, pairs: &[Ends]) -> Result<Vec<Option<u64>>, SandboxError> {
-        let passed =
+        let (passed, took) =
             lock(&self.probes).rates(&self.places(pairs)).map_err(SandboxError::setup("probe limits"))?;
-        let per_s = |bytes: u64| bytes.saturating_sub(relay::BURST_BYTES) / probe::RATE_WINDOW.as_secs();
+        let per_s = |bytes: u64| {
+            (bytes.saturating_sub(relay::BURST_BYTES) as f64 / took.as_secs_f64()).round() as u64
+        };
         Ok(passed.into_iter().map(|passed| passed.map(per_s)).collect())
     }
 

@@ -99,7 +99,7 @@ const RATE_PROBES: u64 = 400;
 const RATE_PROBES_UNLIMITED: u64 = 360;
 const HEADERS_SIZE_BYTES: usize = 28;
 /// How long they get.
-pub(super) const RATE_WINDOW: Duration = Duration::from_secs(1);
+const RATE_WINDOW: Duration = Duration::from_secs(1);
 
 /// A datagram says in which round it was sent, for which of its pairs, and as which of that pair's.
 const PAYLOAD_SIZE_BYTES: usize = 24;
@@ -196,21 +196,23 @@ impl Probes {
         Ok(took.into_iter().map(|took| took.into_iter().min()).collect())
     }
 
-    /// How many bytes got through in [`RATE_WINDOW`] between each of these pairs; none where nearly all did that were sent,
-    /// so that there seems to be no limit.
-    pub(super) fn rates(&mut self, pairs: &[Places]) -> io::Result<Vec<Option<u64>>> {
+    /// How many bytes got through between each of these pairs, none where nearly all did that were sent, so that there seems to
+    /// be no limit; and how long that took: [`RATE_WINDOW`], or longer on a machine with much else to do.
+    pub(super) fn rates(&mut self, pairs: &[Places]) -> io::Result<(Vec<Option<u64>>, Duration)> {
         self.begin(Kind::Rate)?;
-        let deadline = Instant::now() + RATE_WINDOW;
+        let began = Instant::now();
+        let deadline = began + RATE_WINDOW;
         let mut arrived = vec![0; pairs.len()];
         let size_bytes = RATE_PROBE_SIZE_BYTES - HEADERS_SIZE_BYTES;
         self.flood(pairs, RATE_PROBES, size_bytes, |arrival| arrived[arrival.pair] += 1)?;
         while arrived.iter().any(|arrived| *arrived < RATE_PROBES) && Instant::now() < deadline {
             self.receive(pairs, deadline, |arrival| arrived[arrival.pair] += 1)?;
         }
+        let took = began.elapsed();
         let bytes = |arrived: u64| {
             (arrived < RATE_PROBES_UNLIMITED).then_some(arrived * RATE_PROBE_SIZE_BYTES as u64)
         };
-        Ok(arrived.into_iter().map(bytes).collect())
+        Ok((arrived.into_iter().map(bytes).collect(), took))
     }
 
     /// Begins a round: datagrams of earlier ones count for nothing any more.

@@ -12,6 +12,7 @@ pub mod librdkafka;
 mod nats;
 mod prepare;
 mod probe;
+mod redpanda;
 #[cfg(test)]
 mod sample;
 pub mod simulated;
@@ -41,7 +42,8 @@ pub trait Registered: System {
 pub type Reach = fn(&[String], &[(String, String)]) -> Result<Admin, String>;
 
 /// All systems, sorted by name.
-pub static ALL: &[&dyn Registered] = &[&bundled::Bundled, &external::External, &kafka::Kafka, &nats::Nats];
+pub static ALL: &[&dyn Registered] =
+    &[&bundled::Bundled, &external::External, &kafka::Kafka, &nats::Nats, &redpanda::Redpanda];
 
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static dyn Registered> {

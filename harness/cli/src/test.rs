@@ -119,7 +119,7 @@ pub(crate) fn system(asked: &str) -> Result<(&'static dyn Registered, Option<&st
     match version {
         Some(version) if system.info().versions.is_none() => Err(Failure::Usage(format!(
             "system `{name}` has no version `{version}` to choose: it is {}; `--system {name}` is right",
-            if system.existing().is_some() { "there already" } else { "part of this program" }
+            if system.existing().is_some() { "there already" } else { "this program, or what --bin names" }
         ))),
         version => Ok((system, version)),
     }

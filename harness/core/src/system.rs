@@ -48,7 +48,7 @@ pub struct SystemInfo {
     pub defects: Vec<DefectInfo>,
     /// What its errors prove, sorted by code.
     pub errors: &'static [ErrorRule],
-    /// Which versions there are to choose from, in words; none if it is part of this program.
+    /// Which versions there are to choose from, in words; none if it is part of this program, or the user's.
     pub versions: Option<&'static str>,
     /// Whether it can be deployed with nodes that are controllers and no more.
     pub controllers: bool,

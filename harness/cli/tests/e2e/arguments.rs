@@ -48,6 +48,19 @@ fn wrong_arguments_are_told_in_one_line() {
             "test --system kafka --bin /bin/true",
             "--bin: system `kafka` is fetched by its version; leave it out",
         ),
+        (
+            "test --system redpanda",
+            "--bin: system `redpanda` is not fetched; the program `redpanda` of a release is right",
+        ),
+        (
+            "test --system redpanda@24.2.7 --bin /bin/true",
+            "system `redpanda` has no version `24.2.7` to choose: it is this program, or what --bin names",
+        ),
+        (
+            "test --system redpanda --bin /bin/true --set node.node_id=7",
+            "--set node.node_id: riprap sets it itself; leave it out",
+        ),
+        ("test --system redpanda --bin /bin/true --sim", "--sim: system `redpanda` runs live only"),
         ("test --system nats@2.9.1", "nats@2.9.1: 2.10.25 or newer is right"),
         ("test --system nats@latest", "nats@latest: no version; one like "),
         (

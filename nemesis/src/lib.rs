@@ -113,6 +113,8 @@ pub struct Place {
     pub nodes: u16,
     /// How many more are controllers and nothing else.
     pub controllers: u16,
+    /// How many more keep what those have no place for, and nothing else.
+    pub storage: u16,
     /// How many of them have each key.
     pub copies: u16,
     /// Whether they are real.
@@ -131,9 +133,10 @@ impl Place {
     /// How many nodes of a role there are, or in all.
     fn nodes_of(&self, role: Option<Role>) -> u16 {
         match role {
-            None => self.nodes + self.controllers,
+            None => self.nodes + self.controllers + self.storage,
             Some(Role::Broker) => self.nodes,
             Some(Role::Controller) => self.controllers,
+            Some(Role::Storage) => self.storage,
         }
     }
 }
@@ -269,11 +272,13 @@ fn targets(fault: &'static dyn Fault, word: Option<&str>, place: Place) -> Resul
     let nodes = place.nodes_of(role);
     let of_role = first.filter(|_| role.is_some()).map(|role| format!(":{role}")).unwrap_or_default();
     if nodes == 0 {
-        return Err(format!(
-            "fault `{}{of_role}` finds none: every node is a broker and a controller; --controllers 3 has some that are no more \
-             than that",
-            info.name
-        ));
+        let why = match role {
+            Some(Role::Storage) => "brokers of this system keep their data themselves",
+            _ => {
+                "every node is a broker and a controller; --controllers 3 has some that are no more than that"
+            }
+        };
+        return Err(format!("fault `{}{of_role}` finds none: {why}", info.name));
     }
     let Some(word) = word else {
         let possible = info.shapes.iter().filter(|shape| shape.min_nodes <= nodes);
@@ -293,10 +298,11 @@ fn targets(fault: &'static dyn Fault, word: Option<&str>, place: Place) -> Resul
     if shape.min_nodes > nodes {
         let (name, least) = (info.name, shape.min_nodes);
         let (of, flag) = match role {
-            Some(Role::Controller) => ("controllers", "--controllers"),
-            _ => ("nodes", "--nodes"),
+            Some(Role::Controller) => ("controllers", "--controllers is"),
+            Some(Role::Storage) => ("nodes of storage", "this system has"),
+            _ => ("nodes", "--nodes is"),
         };
-        return Err(format!("fault `{name}{of_role}:{word}` needs at least {least} {of}; {flag} is {nodes}"));
+        return Err(format!("fault `{name}{of_role}:{word}` needs at least {least} {of}; {flag} {nodes}"));
     }
     Ok(vec![Target { role, shape }])
 }
@@ -317,6 +323,7 @@ mod tests {
     pub(crate) const REAL: Place = Place {
         nodes: 3,
         controllers: 0,
+        storage: 0,
         copies: 3,
         live: true,
         disks: true,
@@ -409,7 +416,7 @@ mod tests {
             "kill:some",
             3,
             Err(
-                "unknown shape `some` of fault `kill`; one of: one, minority, majority, all, broker, controller",
+                "unknown shape `some` of fault `kill`; one of: one, minority, majority, all, broker, controller, storage",
             ),
         );
         check("partition:bridge", 2, Err("fault `partition:bridge` needs at least 3 nodes; --nodes is 2"));
@@ -472,6 +479,31 @@ mod tests {
                 "fault `kill:controller` finds none: every node is a broker and a controller; --controllers 3 has some that are \
                  no more than that",
             ),
+        );
+    }
+
+    #[test]
+    fn faults_strike_what_keeps_others_data() {
+        let check = |word: &str, storage: u16, expected: Result<&str, &str>| {
+            let place = Place { storage, copies: 1, ..REAL };
+            let found = parse(&[word.to_owned()], place).map(|choices| {
+                let shapes = choices.iter().flat_map(|(_, targets)| targets).map(|target| target.shape.name);
+                shapes.collect::<Vec<_>>().join(" ")
+            });
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{word}");
+        };
+        check("kill:storage", 1, Ok("one all"));
+        check("kill:storage:one", 1, Ok("one"));
+        check("kill", 1, Ok("one minority majority all"));
+        check(
+            "kill:storage:majority",
+            1,
+            Err("fault `kill:storage:majority` needs at least 2 nodes of storage; this system has 1"),
+        );
+        check(
+            "kill:storage",
+            0,
+            Err("fault `kill:storage` finds none: brokers of this system keep their data themselves"),
         );
     }
 

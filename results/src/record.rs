@@ -61,6 +61,7 @@ pub(crate) mod tests {
                 sim: None,
                 nodes: 3,
                 controllers: 0,
+                storage: 0,
                 time_limit_ms: 30_000,
                 rate_hz: 100.5,
                 concurrency: 6,

@@ -34,6 +34,7 @@ static INFO: LazyLock<SystemInfo> = LazyLock::new(|| SystemInfo {
     errors: librdkafka::ERRORS,
     versions: None,
     controllers: false,
+    storage: 0,
 });
 
 pub(crate) struct Bundled;

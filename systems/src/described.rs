@@ -208,6 +208,7 @@ impl Described {
             errors: Box::leak(errors.into_boxed_slice()),
             versions: Some("as its file makes of `{version}`"),
             controllers: false,
+            storage: 0,
         };
         let info = Box::leak(Box::new(info));
         let described = Described { info, text, folder, description };
@@ -351,6 +352,7 @@ fn a_deployment() -> Deployment {
     Deployment {
         nodes: vec![place(1), place(2)],
         controllers: 0,
+        storage: 0,
         version: None,
         defect: None,
         settings: [("a".to_owned(), "b".to_owned())].into(),

@@ -17,6 +17,7 @@ static INFO: SystemInfo = SystemInfo {
     errors: librdkafka::ERRORS,
     versions: None,
     controllers: false,
+    storage: 0,
 };
 
 pub(crate) struct External;

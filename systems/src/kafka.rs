@@ -48,6 +48,7 @@ static INFO: SystemInfo = SystemInfo {
     errors: librdkafka::ERRORS,
     versions: Some("4.0.0 and newer"),
     controllers: true,
+    storage: 0,
 };
 
 pub(crate) struct Kafka;
@@ -133,7 +134,7 @@ impl System for Kafka {
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
         match deployment.role(node) {
             Role::Broker => probe::serves(deployment, node, CLIENT_PORT),
-            Role::Controller => probe::answers(deployment, node, CONTROLLER_PORT),
+            Role::Controller | Role::Storage => probe::answers(deployment, node, CONTROLLER_PORT),
         }
     }
 

@@ -10,12 +10,14 @@ mod external;
 mod kafka;
 pub mod librdkafka;
 mod nats;
+pub mod objects;
 mod prepare;
 mod probe;
 mod redpanda;
 #[cfg(test)]
 mod sample;
 pub mod simulated;
+mod tansu;
 mod version;
 
 pub use cache::root as cache_root;
@@ -43,7 +45,7 @@ pub type Reach = fn(&[String], &[(String, String)]) -> Result<Admin, String>;
 
 /// All systems, sorted by name.
 pub static ALL: &[&dyn Registered] =
-    &[&bundled::Bundled, &external::External, &kafka::Kafka, &nats::Nats, &redpanda::Redpanda];
+    &[&bundled::Bundled, &external::External, &kafka::Kafka, &nats::Nats, &redpanda::Redpanda, &tansu::Tansu];
 
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static dyn Registered> {

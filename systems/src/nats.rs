@@ -49,6 +49,7 @@ static INFO: SystemInfo = SystemInfo {
     errors: errors::ERRORS,
     versions: Some("2.10.25 and newer"),
     controllers: false,
+    storage: 0,
 };
 
 pub(crate) struct Nats;

@@ -16,10 +16,16 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Whether a node that listens on that port serves: it knows of all nodes, and of a leader of every partition. Errors: what it
 /// still waits for.
 pub(crate) fn serves(deployment: &Deployment, node: NodeId, port: u16) -> Result<(), String> {
+    knows(deployment, node, port, deployment.brokers().len())
+}
+
+/// Whether a node that listens on that port knows of so many brokers, and of a leader of every partition. Errors: what it
+/// still waits for.
+pub(crate) fn knows(deployment: &Deployment, node: NodeId, port: u16, brokers: usize) -> Result<(), String> {
     let address = SocketAddr::new(deployment.place(node).address, port);
     let asked = ask(address, METADATA_VERSION, &metadata_request());
     let metadata = asked.map_err(|e| format!("{node} does not answer: {e}"))?;
-    settled(node, deployment.brokers().len(), &metadata)
+    settled(node, brokers, &metadata)
 }
 
 /// Whether a node that listens on that port answers at all: it tells which requests it takes. Errors: what it still waits for.

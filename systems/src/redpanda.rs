@@ -66,6 +66,7 @@ static INFO: SystemInfo = SystemInfo {
     errors: librdkafka::ERRORS,
     versions: None,
     controllers: false,
+    storage: 0,
 };
 
 pub(crate) struct Redpanda;
@@ -165,13 +166,13 @@ impl System for Redpanda {
         deployment.settings.keys().try_for_each(|name| check_setting(name))
     }
 
-    fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
+    fn prepare(&self, deployment: &Deployment, nodes: &[NodeId]) -> Result<(), String> {
         let cluster = format!("{:#}\n", cluster_file(deployment));
-        for place in &deployment.nodes {
-            let node_file = format!("{:#}\n", node_file(deployment, place.id));
-            let data = place.data_dir.join("data");
+        for node in nodes {
+            let node_file = format!("{:#}\n", node_file(deployment, *node));
+            let data = deployment.place(*node).data_dir.join("data");
             std::fs::create_dir_all(&data).map_err(|e| format!("failed to make {}: {e}", data.display()))?;
-            let path = node_file_path(deployment, place.id);
+            let path = node_file_path(deployment, *node);
             for (path, text) in [(&path, &node_file), (&path.with_file_name(".bootstrap.yaml"), &cluster)] {
                 std::fs::write(path, text).map_err(|e| format!("failed to write {}: {e}", path.display()))?;
             }

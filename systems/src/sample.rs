@@ -15,6 +15,7 @@ pub(crate) fn deployment(nodes: u16, controllers: u16, settings: &[(&str, &str)]
     Deployment {
         nodes: (1..=nodes).map(place).collect(),
         controllers,
+        storage: 0,
         version: None,
         defect: None,
         settings: settings.collect(),

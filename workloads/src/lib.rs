@@ -183,6 +183,7 @@ mod tests {
             sim: None,
             nodes: 3,
             controllers: 0,
+            storage: 0,
             time_limit_ms: 30_000,
             rate_hz: 100.0,
             concurrency: 5,

@@ -107,6 +107,8 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Run one bundled broker
     Broker(BrokerArgs),
+    /// Run one object store, for systems that keep their data in one
+    Objects(ObjectsArgs),
     /// Run the same on several versions, with several defects, or on several systems, and tell what came of it side by side
     Compare(Box<CompareArgs>),
     /// Look for every planted defect, and for nothing in the clean system: whether riprap finds what it is for
@@ -550,6 +552,21 @@ pub(crate) struct BrokerArgs {
     /// Change a property, by Kafka's name for it: num.partitions, log.retention.ms, fsync, ...
     #[arg(long = "set", value_name = "PROPERTY=VALUE", value_parser = parse_setting)]
     pub(crate) settings: Vec<(String, String)>,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  riprap objects --dir /tmp/objects --listen 127.0.0.1:9000
+
+It speaks as much of S3's protocol as systems under test need: objects are put, on a condition or without, got, listed
+and deleted, by whoever asks. What is put is synced before it is answered.")]
+pub(crate) struct ObjectsArgs {
+    /// Where it listens [default: 127.0.0.1:9000]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen)]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Where the objects are kept
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
 }
 
 macro_rules! words {

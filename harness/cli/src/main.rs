@@ -10,6 +10,7 @@ mod check;
 mod compare;
 mod explain;
 mod list;
+mod objects;
 mod replay;
 mod report;
 mod scenario;
@@ -85,6 +86,7 @@ fn carry_out(command: Command) -> Result<u8, Failure> {
         Command::Report(args) => report::run(&args),
         Command::List(args) => list::run(&args),
         Command::Broker(args) => broker::run(&args),
+        Command::Objects(args) => objects::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
     }

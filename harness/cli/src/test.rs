@@ -147,6 +147,7 @@ impl Test {
             sim: args.sim.then(Physics::default),
             nodes: nodes(args)?,
             controllers: args.controllers,
+            storage: 0,
             time_limit_ms: millis(args.time_limit),
             rate_hz: args.rate,
             concurrency: args.concurrency,
@@ -176,11 +177,13 @@ impl Test {
 
     /// A test of knobs that are all set, on the bundled program or another; of a plan, or of what the seed expands to.
     pub(crate) fn of(
-        config: TestConfig,
+        mut config: TestConfig,
         program: Option<PathBuf>,
         plan: Option<Plan>,
     ) -> Result<Test, Failure> {
-        let (system, version) = system(&config.system)?;
+        let asked = config.system.clone();
+        let (system, version) = system(&asked)?;
+        config.storage = system.info().storage;
         let workload = workload(&config.workload)?;
         if config.replication_factor > config.nodes {
             let (replicas, nodes) = (config.replication_factor, config.nodes);
@@ -195,10 +198,16 @@ impl Test {
                 system.info().name
             )));
         }
-        if config.nodes + config.controllers > MAX_NODES {
-            let (nodes, controllers) = (config.nodes, config.controllers);
+        if config.storage > 0 && !config.hosts.is_empty() {
             return Err(Failure::Usage(format!(
-                "{nodes} nodes and {controllers} controllers; {MAX_NODES} in all at most are right"
+                "--hosts: system `{}` keeps its data on a node of its own, which only the local sandbox has; leave it out",
+                system.info().name
+            )));
+        }
+        if config.all_nodes() > MAX_NODES {
+            let (nodes, others) = (config.nodes, others(&config));
+            return Err(Failure::Usage(format!(
+                "{nodes} nodes{others}; {MAX_NODES} in all at most are right"
             )));
         }
         external::check(&config, system.existing())?;
@@ -208,6 +217,7 @@ impl Test {
         let deployment = Deployment {
             nodes: Vec::new(),
             controllers: config.controllers,
+            storage: config.storage,
             version: version.map(str::to_owned),
             defect: config.defect.clone(),
             settings: systems.into_iter().collect(),
@@ -331,10 +341,7 @@ impl Test {
             if config.txn { " in transactions" } else { "" },
             config.nodes,
             if config.sim.is_some() { "simulated " } else { "" },
-            match config.controllers {
-                0 => String::new(),
-                n => format!(" and {n} controllers"),
-            },
+            others(config),
             match config.hosts.as_slice() {
                 [] => String::new(),
                 hosts => format!(" ({})", hosts.join(", ")),
@@ -474,14 +481,15 @@ impl Test {
             system: self.system,
             data_root: nodes.clone(),
             log_root: nodes,
-            nodes: self.config.nodes + self.config.controllers,
+            nodes: self.config.all_nodes(),
             has_disks: self.faults.iter().any(|(fault, _)| fault.needs_disks()),
             deployment: self.deployment.clone(),
             upgraded: self.config.upgrade_to.clone().zip(self.upgraded.clone()),
         };
         let cluster = LiveCluster::new(inside, spec).map_err(Failure::harness)?;
         cluster.prepare().map_err(Failure::harness)?;
-        for node in cluster.nodes() {
+        // Last come those that the others ask for their data.
+        for node in cluster.nodes().into_iter().rev() {
             cluster.start(node).map_err(Failure::harness)?;
         }
         let serving = cluster.await_serving(DEPLOY_LIMIT, &mut || {
@@ -502,7 +510,9 @@ pub(crate) fn place(config: &TestConfig) -> Place {
     Place {
         nodes: config.nodes,
         controllers: config.controllers,
-        copies: config.replication_factor,
+        storage: config.storage,
+        // What one node keeps for all is there once.
+        copies: if config.storage == 0 { config.replication_factor } else { config.storage },
         live,
         // Hosts say it themselves, once they are reached.
         disks: live && (hosts || disk::can_be_had().is_ok()),
@@ -510,6 +520,19 @@ pub(crate) fn place(config: &TestConfig) -> Place {
         existing: !config.bootstrap.is_empty(),
         upgrade: config.upgrade_to.is_some(),
     }
+}
+
+/// The nodes that clients do not reach, in words.
+fn others(config: &TestConfig) -> String {
+    let controllers = match config.controllers {
+        0 => String::new(),
+        n => format!(" and {n} controllers"),
+    };
+    let storage = match config.storage {
+        0 => String::new(),
+        n => format!(" and {n} of storage"),
+    };
+    controllers + &storage
 }
 
 fn lossy(arg: OsString) -> String {
@@ -590,7 +613,7 @@ fn check_plan(
         }
         for node in event.value.get("nodes").and_then(Json::as_array).into_iter().flatten() {
             let known = node.as_str().and_then(NodeId::from_name);
-            let nodes = config.nodes + config.controllers;
+            let nodes = config.all_nodes();
             if !known.is_some_and(|node| (1..=nodes).contains(&node.0)) {
                 return Err(format!("{place}.value.nodes has {node}; n1 to n{nodes} are right"));
             }

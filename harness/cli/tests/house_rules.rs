@@ -230,6 +230,7 @@ fn triggers_name_what_there_is() {
             let place = Place {
                 nodes,
                 controllers: 0,
+                storage: 0,
                 copies: nodes,
                 live: !words.contains(&"--sim"),
                 disks: true,

@@ -36,11 +36,14 @@ pub enum Role {
     Broker,
     /// It keeps what the cluster knows of itself, and no more.
     Controller,
+    /// It keeps what brokers have no place of their own for, and no client reaches it.
+    Storage,
 }
 
 impl Role {
     /// All, with their names as in `kill:controller`.
-    pub const NAMES: &[(&str, Role)] = &[("broker", Role::Broker), ("controller", Role::Controller)];
+    pub const NAMES: &[(&str, Role)] =
+        &[("broker", Role::Broker), ("controller", Role::Controller), ("storage", Role::Storage)];
 
     /// The role of that name.
     pub fn from_name(name: &str) -> Option<Role> {

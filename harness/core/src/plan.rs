@@ -81,6 +81,9 @@ pub struct TestConfig {
     /// How many more are controllers and nothing else.
     #[serde(default, skip_serializing_if = "is_none")]
     pub controllers: u16,
+    /// How many more keep what those have no place for: as many as the system has.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub storage: u16,
     /// How long the main phase lasts. Units: milliseconds.
     pub time_limit_ms: u64,
     /// How many ops a second all clients together begin.
@@ -146,15 +149,24 @@ fn is_none(count: &u16) -> bool {
 }
 
 impl TestConfig {
-    /// All nodes, those that clients reach first; of a role, if one is given.
+    /// How many nodes there are in all.
+    pub fn all_nodes(&self) -> u16 {
+        self.nodes + self.controllers + self.storage
+    }
+
+    /// All nodes, those that clients reach first, those that keep what others have no place for last; of a role, if one is
+    /// given.
     pub fn nodes_of(&self, role: Option<Role>) -> Vec<NodeId> {
-        let brokers = NodeId::first(self.nodes);
-        let all = NodeId::first(self.nodes + self.controllers);
-        match role {
-            None => all,
+        let all = NodeId::first(self.all_nodes());
+        let (brokers, others) = all.split_at(usize::from(self.nodes));
+        let (controllers, storage) = others.split_at(usize::from(self.controllers));
+        let of_role = match role {
+            None => &all[..],
             Some(Role::Broker) => brokers,
-            Some(Role::Controller) => all[brokers.len()..].to_vec(),
-        }
+            Some(Role::Controller) => controllers,
+            Some(Role::Storage) => storage,
+        };
+        of_role.to_vec()
     }
 }
 
@@ -294,7 +306,7 @@ mod tests {
 
     fn config(seed: u64, time_limit_ms: u64, rotate_ms: Option<u64>) -> TestConfig {
         let fields = serde_json::json!({
-            "system": "s", "workload": "w", "nemesis": [], "nodes": 3, "controllers": 2, "time_limit_ms": time_limit_ms,
+            "system": "s", "workload": "w", "nemesis": [], "nodes": 3, "controllers": 2, "storage": 1, "time_limit_ms": time_limit_ms,
             "rate_hz": 1.0, "concurrency": 1, "rotate_ms": rotate_ms, "seed": seed, "txn": false,
             "isolation": "read_committed", "sub_via": [], "acks": "all", "idempotence": true, "defect": null,
             "replication_factor": 3, "keys": 1, "max_writes_per_key": 1, "fault_max_ms": 4000, "quiet_max_ms": 6000,
@@ -327,9 +339,10 @@ mod tests {
     #[test]
     fn faults_strike_nodes_of_their_role() {
         for (role, expected) in [
-            (None, &["n1", "n2", "n3", "n4", "n5"][..]),
+            (None, &["n1", "n2", "n3", "n4", "n5", "n6"][..]),
             (Some(Role::Broker), &["n1", "n2", "n3"]),
             (Some(Role::Controller), &["n4", "n5"]),
+            (Some(Role::Storage), &["n6"]),
         ] {
             let struck: std::collections::BTreeSet<String> = strikes(&config(1, 600_000, None), role)
                 .into_iter()

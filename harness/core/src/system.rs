@@ -52,6 +52,8 @@ pub struct SystemInfo {
     pub versions: Option<&'static str>,
     /// Whether it can be deployed with nodes that are controllers and no more.
     pub controllers: bool,
+    /// How many more nodes it has that keep what the others have no place for.
+    pub storage: u16,
 }
 
 /// Where one node lives.
@@ -70,10 +72,13 @@ pub struct NodePlace {
 /// A system as one run asks for it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Deployment {
-    /// Its nodes, in order: brokers, then those that are controllers and no more.
+    /// Its nodes, in order: brokers, then those that are controllers and no more, then those that keep what others have no
+    /// place for.
     pub nodes: Vec<NodePlace>,
     /// How many of them are controllers and no more; with none, brokers do what there is to do.
     pub controllers: u16,
+    /// How many of them keep what others have no place for.
+    pub storage: u16,
     /// The version of the system, if one is asked for.
     pub version: Option<String>,
     /// The planted defect, if any.
@@ -94,19 +99,30 @@ impl Deployment {
 
     /// The nodes that clients reach.
     pub fn brokers(&self) -> &[NodePlace] {
-        &self.nodes[..self.nodes.len() - usize::from(self.controllers)]
+        &self.nodes[..self.nodes.len() - usize::from(self.controllers + self.storage)]
     }
 
     /// The nodes that are controllers and no more.
     pub fn controllers(&self) -> &[NodePlace] {
-        &self.nodes[self.nodes.len() - usize::from(self.controllers)..]
+        &self.nodes[self.brokers().len()..self.nodes.len() - usize::from(self.storage)]
+    }
+
+    /// The nodes that keep what others have no place for.
+    pub fn storage(&self) -> &[NodePlace] {
+        &self.nodes[self.nodes.len() - usize::from(self.storage)..]
     }
 
     /// What a node is. Panics: not a node of this deployment.
     pub fn role(&self, node: NodeId) -> Role {
         let _ = self.place(node);
-        let controls = self.controllers().iter().any(|place| place.id == node);
-        if controls { Role::Controller } else { Role::Broker }
+        let is_in = |places: &[NodePlace]| places.iter().any(|place| place.id == node);
+        if is_in(self.controllers()) {
+            Role::Controller
+        } else if is_in(self.storage()) {
+            Role::Storage
+        } else {
+            Role::Broker
+        }
     }
 }
 

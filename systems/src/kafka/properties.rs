@@ -64,7 +64,7 @@ pub(super) fn file(deployment: &Deployment, node: NodeId) -> String {
     let for_clients = format!("CLIENT://{address}:{CLIENT_PORT}");
     let for_control = format!("CONTROLLER://{address}:{CONTROLLER_PORT}");
     let (roles, listeners) = match deployment.role(node) {
-        Role::Controller => ("controller", for_control),
+        Role::Controller | Role::Storage => ("controller", for_control),
         Role::Broker if apart => ("broker", for_clients),
         Role::Broker => ("broker,controller", format!("{for_clients},{for_control}")),
     };

@@ -32,6 +32,7 @@ pub(crate) fn config(workload: &str, seed: u64, via: &[SubscribeVia]) -> TestCon
         sim: None,
         nodes: 1,
         controllers: 0,
+        storage: 0,
         time_limit_ms: 1000,
         rate_hz: 1000.0,
         concurrency: 5,

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use std::fs::File;
 use std::process::Stdio;
 
-const COMMANDS: &[&str] = &["test", "check", "report", "list", "broker", "compare"];
+const COMMANDS: &[&str] = &["test", "check", "report", "list", "broker", "objects", "compare"];
 const LISTS: &[&str] = &["systems", "workloads", "faults", "checkers", "defects"];
 
 #[test]
@@ -60,7 +60,25 @@ fn wrong_arguments_are_told_in_one_line() {
             "test --system redpanda --bin /bin/true --set node.node_id=7",
             "--set node.node_id: riprap sets it itself; leave it out",
         ),
-        ("test --system redpanda --bin /bin/true --sim", "--sim: system `redpanda` runs live only"),
+        ("test --system redpanda --bin /bin/true --sim", "--bin and --sim exclude each other"),
+        ("test --system tansu@0.5.9", "tansu@0.5.9: 0.6.0 or newer is right"),
+        ("test --system tansu --txn", "tansu@0.6.0 does not end transactions (it serves no EndTxn)"),
+        ("test --system tansu@0.6.0 --workload abort", "tansu@0.6.0 does not end transactions"),
+        ("test --system tansu --set storage=sqlite", "unknown setting `storage`; one of: log"),
+        ("test --system tansu --defect zero-offset", "--defect: system `tansu` has no planted defects"),
+        (
+            "test --system tansu --nemesis kill:storage:majority",
+            "fault `kill:storage:majority` needs at least 2 nodes of storage; this system has 1",
+        ),
+        (
+            "test --nemesis kill:storage",
+            "fault `kill:storage` finds none: brokers of this system keep their data themselves",
+        ),
+        (
+            "test --system tansu --hosts root@10.0.0.1,root@10.0.0.2",
+            "--hosts: system `tansu` keeps its data on a node of its own",
+        ),
+        ("test --system tansu --nodes 64", "64 nodes and 1 of storage; 64 in all at most are right"),
         ("test --system nats@2.9.1", "nats@2.9.1: 2.10.25 or newer is right"),
         ("test --system nats@latest", "nats@latest: no version; one like "),
         (

@@ -146,7 +146,7 @@ pub type Choice = (&'static dyn Fault, Vec<Target>);
 
 /// What `--nemesis` asks for: `kill`, `partition:bridge`, `kill:controller`, `kill:controller:one`, `all`, `none`, several
 /// with commas between. A fault named twice strikes both in turn; one without a role strikes nodes of any, and one without
-/// a shape takes every shape that there are nodes for. `all` leaves out what [`left_out`] says.
+/// a shape takes every shape that there are nodes for; some shapes (`partition:controller:one-other`) need a role. `all` leaves out what [`left_out`] says.
 ///
 /// Errors: one line, with what would have been right.
 pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
@@ -280,16 +280,20 @@ fn targets(fault: &'static dyn Fault, word: Option<&str>, place: Place) -> Resul
         };
         return Err(format!("fault `{}{of_role}` finds none: {why}", info.name));
     }
+    // Where all nodes are of the role, there is no other.
+    let has_others = role.is_some() && nodes < place.nodes_of(None);
+    let of_roles = if has_others { fault.shapes_of_roles() } else { &[] };
+    let shapes = || info.shapes.iter().chain(of_roles);
     let Some(word) = word else {
-        let possible = info.shapes.iter().filter(|shape| shape.min_nodes <= nodes);
+        let possible = shapes().filter(|shape| shape.min_nodes <= nodes);
         let possible: Vec<Target> = possible.map(|shape| Target { role, shape }).collect();
         if possible.is_empty() {
             return Err(format!("fault `{}{of_role}` needs more than {nodes} nodes", info.name));
         }
         return Ok(possible);
     };
-    let shape = info.shapes.iter().find(|shape| shape.name == word).ok_or_else(|| {
-        let shapes = info.shapes.iter().map(|shape| shape.name);
+    let shape = shapes().find(|shape| shape.name == word).ok_or_else(|| {
+        let shapes = shapes().map(|shape| shape.name);
         let may_have_role = role.is_none() && fault.strikes_nodes();
         let roles = Role::NAMES.iter().map(|(name, _)| *name).filter(|_| may_have_role);
         let names: Vec<&str> = shapes.chain(roles).collect();
@@ -462,7 +466,12 @@ mod tests {
             "kill:controller:minority",
             Err("fault `kill:controller:minority` needs at least 3 controllers; --controllers is 1"),
         );
-        check("partition:controller", Err("fault `partition:controller` needs more than 1 nodes"));
+        check("partition:controller", Ok("partition(Controller-one-other)"));
+        check("partition:controller:one-other", Ok("partition(Controller-one-other)"));
+        let shapes = "one, halves, random-halves, one-way, bridge, majorities-ring, alone, one-clients, majority-clients, mute";
+        let refused =
+            format!("unknown shape `one-other` of fault `partition`; one of: {shapes}, broker, controller");
+        check("partition:one-other", Err(&refused));
         check(
             "kill:controller:some",
             Err("unknown shape `some` of fault `kill`; one of: one, minority, majority, all"),
@@ -514,7 +523,8 @@ mod tests {
         for fault in ALL {
             let info = fault.info();
             assert!(!info.doc.is_empty() && !info.shapes.is_empty(), "{}", info.name);
-            assert!(info.shapes.iter().all(|shape| !shape.doc.is_empty()), "{}: shapes", info.name);
+            let shapes = || info.shapes.iter().chain(fault.shapes_of_roles());
+            assert!(shapes().all(|shape| !shape.doc.is_empty()), "{}: shapes", info.name);
             assert_ne!(info.strike_f, info.heal_f, "{}", info.name);
         }
     }

@@ -1,7 +1,7 @@
 //! The network is cut, between nodes, between nodes and clients, or both.
 
 use rand::RngExt as _;
-use rand::seq::SliceRandom as _;
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use riprap_core::cluster::{Cluster, ClusterError, End, Link, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
@@ -63,6 +63,13 @@ static INFO: FaultInfo = FaultInfo {
     ],
 };
 
+/// Shapes between nodes of one role and those of others.
+static OF_ROLES: &[Shape] = &[Shape {
+    name: "one-other",
+    doc: "One node that is not of the role is cut off from all that are, and from nobody else.",
+    min_nodes: 1,
+}];
+
 pub(crate) struct Partition;
 
 impl Fault for Partition {
@@ -97,8 +104,19 @@ impl Fault for Partition {
             "mute" => one_way(&ring[..1], &[End::Clients]),
             _ => majorities_ring(&ring),
         };
-        let cut: Vec<String> = cut.iter().map(|(from, to)| format!("{from}->{to}")).collect();
-        json!({"shape": shape.name, "cut": cut})
+        told(shape, &cut)
+    }
+
+    fn shapes_of_roles(&self) -> &'static [Shape] {
+        OF_ROLES
+    }
+
+    fn aim_at_role(&self, shape: &Shape, nodes: &[NodeId], others: &[NodeId], random: &mut Stream) -> Json {
+        let Some(other) = others.choose(random).filter(|_| shape.name == OF_ROLES[0].name) else {
+            return self.aim(shape, nodes, random);
+        };
+        let of_role: Vec<End> = nodes.iter().map(|node| End::Node(*node)).collect();
+        told(shape, &between(&[End::Node(*other)], &of_role))
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
@@ -111,6 +129,11 @@ impl Fault for Partition {
         cluster.cut(&BTreeSet::new())?;
         observe(cluster, &BTreeSet::new())
     }
+}
+
+fn told(shape: &Shape, cut: &BTreeSet<Link>) -> Json {
+    let cut: Vec<String> = cut.iter().map(|(from, to)| format!("{from}->{to}")).collect();
+    json!({"shape": shape.name, "cut": cut})
 }
 
 fn one_way(from: &[End], to: &[End]) -> BTreeSet<Link> {
@@ -197,6 +220,21 @@ mod tests {
     fn clients(cut: &BTreeSet<Link>) -> (usize, usize) {
         let count = |is: fn(&Link) -> bool| cut.iter().filter(|link| is(link)).count();
         (count(|link| link.1 == End::Clients), count(|link| link.0 == End::Clients))
+    }
+
+    #[test]
+    fn a_node_is_cut_off_from_those_of_a_role() {
+        let (controllers, brokers) = ([NodeId(4), NodeId(5)], [NodeId(1), NodeId(2), NodeId(3)]);
+        for seed in 0..10 {
+            let mut random = Seed(seed).stream("test", "role");
+            let aim = Partition.aim_at_role(&OF_ROLES[0], &controllers, &brokers, &mut random);
+            let cut = parse(&aim).expect("it is one");
+            let one: BTreeSet<End> =
+                cut.iter().flat_map(|(a, b)| [*a, *b]).filter(|end| *end < End::Node(NodeId(4))).collect();
+            let one = *one.first().expect("a broker");
+            let all: Vec<End> = controllers.iter().map(|node| End::Node(*node)).collect();
+            assert_eq!(cut, between(&[one], &all), "{aim}");
+        }
     }
 
     #[test]

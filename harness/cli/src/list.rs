@@ -117,13 +117,15 @@ fn faults() -> Vec<Entry> {
     let entry = |fault: &&dyn riprap_core::fault::Fault| {
         let info = fault.info();
         let shape = |shape: &Shape| (format!("{}:{}", info.name, shape.name), json!(shape.doc));
+        let of_role = |shape: &Shape| (format!("{}:ROLE:{}", info.name, shape.name), json!(shape.doc));
+        let shapes = info.shapes.iter().map(shape).chain(fault.shapes_of_roles().iter().map(of_role));
         Entry {
             name: info.name.to_owned(),
             doc: info.doc.to_owned(),
             details: vec![
                 ("live", json!(info.live)),
                 ("simulated", json!(fault.strikes_simulated())),
-                ("shapes", info.shapes.iter().map(shape).collect()),
+                ("shapes", shapes.collect()),
             ],
         }
     };

@@ -67,6 +67,16 @@ pub trait Fault: Sync {
         nodes.to_vec()
     }
 
+    /// Shapes that it takes only where a role is named, beside the others.
+    fn shapes_of_roles(&self) -> &'static [Shape] {
+        &[]
+    }
+
+    /// As [`Fault::aim`] for a named role: the nodes that have it, and the others.
+    fn aim_at_role(&self, shape: &Shape, nodes: &[NodeId], _others: &[NodeId], random: &mut Stream) -> Json {
+        self.aim(shape, nodes, random)
+    }
+
     /// How long a strike on so many nodes is left to work: as drawn, of `most_ms` at most, but longer if they have to have
     /// their turns meanwhile. Units: milliseconds.
     fn held_ms(&self, drawn_ms: u64, _most_ms: u64, _nodes: usize) -> u64 {

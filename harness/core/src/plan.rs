@@ -241,7 +241,14 @@ impl Plan {
                     continue;
                 }
                 let Target { role, shape } = targets[random.random_range(0..targets.len())];
-                let aim = fault.aim(shape, &nodes[&role], &mut random);
+                let aim = match role {
+                    None => fault.aim(shape, &nodes[&role], &mut random),
+                    Some(_) => {
+                        let (of_role, mut others) = (config.nodes_of(role), config.nodes_of(None));
+                        others.retain(|node| !of_role.contains(node));
+                        fault.aim_at_role(shape, &nodes[&role], &others, &mut random)
+                    }
+                };
                 let most_ms = config.fault_max_ms.max(MIN_FAULT_MS);
                 let held_ms = random.random_range(MIN_FAULT_MS..=most_ms);
                 let held_ms = fault.held_ms(held_ms, most_ms, nodes[&role].len());

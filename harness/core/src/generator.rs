@@ -11,8 +11,8 @@
 mod combinators;
 mod script;
 pub use combinators::{
-    any, clients, delay, each_process, flip_flop, from_fn, limit, mix, nemesis, on_threads, once, phases,
-    repeat, reserve, stagger, then, time_limit, until_ok,
+    any, clients, delay, each_process, flip_flop, from_fn, idle, limit, mix, nemesis, on_threads, once,
+    phases, repeat, reserve, stagger, then, time_limit, until_ok,
 };
 pub use script::{PlannedOp, script};
 

@@ -193,6 +193,10 @@ pub struct Plan {
     /// file, invocations as in a history, whose processes are the threads' numbers.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "ops")]
     pub ops: Option<Vec<PlannedOp>>,
+    /// When the main phase is over, if clients have nothing to do any more by then: a run that is followed waited for the end of
+    /// its time, though nothing began. Units: nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_ns: Option<u64>,
 }
 
 /// No strike begins so shortly before the end that it could not be seen to do anything.
@@ -203,7 +207,7 @@ const FIRST_QUIET_MS: u64 = 1_000;
 impl Plan {
     /// The same with the ops that clients began in the main phase of a run: who follows it does them again.
     pub fn with_ops_of(self, history: &History, concurrency: u32) -> Plan {
-        Plan { ops: Some(ops::of(history, concurrency)), ..self }
+        Plan { ops: Some(ops::of(history, concurrency)), ends_ns: ops::end_of(history), ..self }
     }
 
     /// Expands a seed: each fault alternates between quiet and struck, by a stream of its own, while it is its turn.
@@ -271,7 +275,7 @@ impl Plan {
         }
         // Stable: of two acts at the same time the one of the fault named first comes first.
         events.sort_by_key(|event| event.time_ns);
-        Plan { faults: events, ops: None }
+        Plan { faults: events, ops: None, ends_ns: None }
     }
 }
 

@@ -33,7 +33,10 @@ impl Case {
     }
 
     pub(super) fn with_ops(&self, ops: Vec<PlannedOp>) -> Case {
-        Case { config: self.config.clone(), plan: Plan { faults: self.plan.faults.clone(), ops: Some(ops) } }
+        Case {
+            config: self.config.clone(),
+            plan: Plan { faults: self.plan.faults.clone(), ops: Some(ops), ends_ns: None },
+        }
     }
 
     pub(super) fn with_faults(&self, units: &[Unit]) -> Case {
@@ -43,7 +46,7 @@ impl Case {
         let mut names: Vec<String> = faults.iter().map(|event| event.fault.clone()).collect();
         names.sort();
         names.dedup();
-        let plan = Plan { faults, ops: self.plan.ops.clone() };
+        let plan = Plan { faults, ..self.plan.clone() };
         Case { config: TestConfig { nemesis: names, ..self.config.clone() }, plan }
     }
 
@@ -175,6 +178,7 @@ impl Case {
         let strikes = units(&self.plan.faults).into_iter().map(|unit| unit.strike.time_ns);
         let last_ns = strikes.chain([last_op_ns]).max().unwrap_or(0);
         self.config.time_limit_ms = self.config.time_limit_ms.min((last_ns + TAIL_NS) / 1_000_000);
+        self.plan.ends_ns = None;
         let limit_ns = self.config.time_limit_ms * 1_000_000;
         for event in &mut self.plan.faults {
             event.time_ns = event.time_ns.min(limit_ns);
@@ -293,7 +297,7 @@ impl Case {
         };
         Case {
             config,
-            plan: Plan { faults: Vec::new(), ops: Some(sends.into_iter().zip(0..).map(op).collect()) },
+            plan: Plan { ops: Some(sends.into_iter().zip(0..).map(op).collect()), ..Plan::default() },
         }
     }
 }

@@ -9,8 +9,8 @@ use riprap_core::client::Completion;
 use riprap_core::cluster::Cluster;
 use riprap_core::fault::{Effect, Fault, FaultInfo};
 use riprap_core::generator::{
-    Ask, BoxedGenerator, Context, Draft, Generator, Offer, any, clients, nemesis, once, script, stagger,
-    time_limit,
+    Ask, BoxedGenerator, Context, Draft, Generator, Offer, any, clients, idle, nemesis, once, script,
+    stagger, time_limit,
 };
 use riprap_core::op::{Extra, F, Kind, Op, OpValue, Process};
 use riprap_core::phase::{self, PHASE};
@@ -191,7 +191,7 @@ fn main_generator(test: &Test) -> BoxedGenerator {
     let mean_ns = (1e9 / config.rate_hz) as u64;
     let pace = Seed(config.seed).stream("main", "pace");
     let ops = match &test.plan.ops {
-        Some(ops) => clients(script(ops.clone())),
+        Some(ops) => any(vec![clients(script(ops.clone())), idle(test.plan.ends_ns.unwrap_or(0))]),
         None => clients(time_limit(limit_ns, stagger(mean_ns, pace, test.workload.generator(config)))),
     };
     any(vec![nemesis(Box::new(Schedule { events: test.plan.faults.clone(), next: 0 })), ops])

@@ -16,9 +16,17 @@ fn text(path: &Path) -> &str {
 
 #[test]
 fn a_seed_is_the_same_run_again() {
-    for more in [&[][..], &["--txn", "--sub-via=assign,subscribe"], &["--workload=abort"]] {
+    let cases: &[&[&str]] = &[
+        &[],
+        &["--txn", "--sub-via=assign,subscribe"],
+        &["--workload=abort"],
+        // The last fault is healed before the end.
+        &["--nemesis=kill", "--concurrency=12"],
+        &["--nemesis=client-crash,latency", "--sub-via=assign,subscribe"],
+    ];
+    for more in cases {
         let place = Place::mine();
-        let args = [&["test", "--sim", "--seed=5", "--time-limit=10s"], more].concat();
+        let args = [&["test", "--sim", "--seed=5", "--time-limit=10s"], *more].concat();
         let run = || {
             let done = place.run(&args).end().expect(0);
             let workload = if more.contains(&"--workload=abort") { "abort" } else { "queue" };

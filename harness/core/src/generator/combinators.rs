@@ -30,6 +30,19 @@ pub fn once(draft: Draft) -> BoxedGenerator {
     from_fn(move |taken, _| (taken == 0).then(|| draft.clone()))
 }
 
+/// No op, for so long.
+pub fn idle(until_ns: u64) -> BoxedGenerator {
+    struct Idle(u64);
+    impl Generator for Idle {
+        fn ask(&self, context: &Context) -> Ask {
+            if context.time_ns >= self.0 { Ask::Exhausted } else { Ask::Pending(Some(self.0)) }
+        }
+        fn take(&mut self, _: &Context, _: &mut Offer) {}
+        fn update(&mut self, _: &Context, _: &Op) {}
+    }
+    Box::new(Idle(until_ns))
+}
+
 /// The same op without end.
 pub fn repeat(draft: Draft) -> BoxedGenerator {
     from_fn(move |_, _| Some(draft.clone()))

@@ -57,6 +57,13 @@ pub(super) fn of(history: &History, concurrency: u32) -> Vec<PlannedOp> {
     planned.collect()
 }
 
+/// When the main phase of a run was over, since it began; none if it is not. Units: nanoseconds.
+pub(super) fn end_of(history: &History) -> Option<u64> {
+    let time_of =
+        |mark: &str| phase::marks(history).find(|(_, name)| *name == mark).map(|(op, _)| op.time_ns());
+    u64::try_from(time_of(phase::HEAL)? - time_of(phase::MAIN)?).ok()
+}
+
 /// Whether no client began it, but a fault that ended the client: it does so again.
 fn is_a_faults(invoked: OpRef<'_>) -> bool {
     let error = invoked.partner().and_then(|done| done.extra()?.error.as_ref());
@@ -107,7 +114,7 @@ mod tests {
             },
             PlannedOp { time_ns: 9, thread: 1, draft: draft(F::Crash, OpValue::None) },
         ];
-        let plan = Plan { faults: Vec::new(), ops: Some(ops) };
+        let plan = Plan { ops: Some(ops), ..Plan::default() };
         let text = serde_json::to_string(&plan).expect("plans are written");
         assert_eq!(serde_json::from_str::<Plan>(&text).expect("and read"), plan, "{text}");
         // A plan whose ops are left to the workload says nothing of them.

@@ -40,18 +40,15 @@ impl Fault for BitFlip {
 
     /// One: a second disk might rot before the first node has all again.
     fn targets(&self, nodes: &[NodeId], random: &mut Stream) -> Vec<NodeId> {
-        nodes.choose(random).copied().into_iter().collect()
+        one(nodes, random)
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
-        let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
-        // Less than a float holds exactly: others read the plan too.
-        json!({"shape": shape.name, "nodes": nodes, "draw": random.random_range(0..1_u64 << 48)})
+        aim(shape, nodes, random)
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
-        let wrong = || ClusterError(format!("aim {aim}; {{\"draw\": 12345}} is expected"));
-        let draw = aim["draw"].as_u64().ok_or_else(wrong)?;
+        let draw = draw(aim)?;
         let mut evidence = serde_json::Map::new();
         let mut took_effect = true;
         for node in crate::nodes(aim)? {
@@ -76,14 +73,37 @@ impl Fault for BitFlip {
     }
 
     fn heal(&self, cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
-        let mut replaced = Vec::new();
-        for node in cluster.nodes() {
-            if cluster.disk_has_rotted(node)? {
-                cluster.replace_disk(node)?;
-                cluster.start(node)?;
-                replaced.push(node);
-            }
-        }
-        crate::observe(cluster, &replaced, |state| *state == NodeState::Running)
+        replace_disks(cluster)
     }
+}
+
+/// One of the nodes.
+pub(crate) fn one(nodes: &[NodeId], random: &mut Stream) -> Vec<NodeId> {
+    nodes.choose(random).copied().into_iter().collect()
+}
+
+/// An aim at something on these nodes' disks.
+pub(crate) fn aim(shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
+    let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    // Less than a float holds exactly: others read the plan too.
+    json!({"shape": shape.name, "nodes": nodes, "draw": random.random_range(0..1_u64 << 48)})
+}
+
+/// What was drawn of where it hits.
+pub(crate) fn draw(aim: &Json) -> Result<u64, ClusterError> {
+    let wrong = || ClusterError(format!("aim {aim}; {{\"draw\": 12345}} is expected"));
+    aim["draw"].as_u64().ok_or_else(wrong)
+}
+
+/// Gives each node whose disk was damaged an empty one, on which it starts.
+pub(crate) fn replace_disks(cluster: &dyn Cluster) -> Result<Effect, ClusterError> {
+    let mut replaced = Vec::new();
+    for node in cluster.nodes() {
+        if cluster.disk_has_rotted(node)? {
+            cluster.replace_disk(node)?;
+            cluster.start(node)?;
+            replaced.push(node);
+        }
+    }
+    crate::observe(cluster, &replaced, |state| *state == NodeState::Running)
 }

@@ -13,11 +13,14 @@ const MAGNITUDES_MS: [i64; 4] = [100, 10_000, 1_000_000, 100_000_000];
 static INFO: FaultInfo = FaultInfo {
     name: "clock",
     doc: "The wall clocks of some nodes jump, each by something between a few milliseconds and a day, forward or back; healed \
-          by setting them right, which is one more jump. Proved by reading them. In simulation only. Finds systems that tell \
-          order, leases or what is too old by a clock that others can set.",
+          by setting them right, which is one more jump. Time that only goes on is left alone. Of real nodes the bundled broker \
+          looks at a file that says how far off it is; others are told by libfaketime, if it is installed and they ask the C library \
+          (servers of NATS do not). Proved by reading them: in simulation the clock itself, of the bundled broker what its process \
+          says that it goes by, of others what a program is told that goes by the same file, and that the node's process has \
+          loaded the library. Finds systems that tell order, leases or what is too old by a clock that others can set.",
     strike_f: "clock",
     heal_f: "reset-clock",
-    live: false,
+    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };
@@ -27,6 +30,14 @@ pub(crate) struct Clock;
 impl Fault for Clock {
     fn info(&self) -> &'static FaultInfo {
         &INFO
+    }
+
+    fn needs_clocks(&self) -> bool {
+        true
+    }
+
+    fn strikes_hosts(&self) -> bool {
+        false
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
@@ -46,11 +57,16 @@ impl Fault for Clock {
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
         let mut evidence = Map::new();
         let mut took_effect = true;
-        for node in crate::nodes(aim)? {
-            let wrong =
-                || ClusterError(format!("aim {aim}; {{\"offset-ms\": {{\"n1\": 100, ...}}}} is expected"));
-            let offset_ms = aim["offset-ms"][node.to_string()].as_i64().ok_or_else(wrong)?;
-            cluster.set_clock_offset_ms(node, offset_ms)?;
+        let wrong =
+            || ClusterError(format!("aim {aim}; {{\"offset-ms\": {{\"n1\": 100, ...}}}} is expected"));
+        let offset_ms = |node: NodeId| aim["offset-ms"][node.to_string()].as_i64().ok_or_else(wrong);
+        let offsets = crate::nodes(aim)?.into_iter().map(|node| Ok((node, offset_ms(node)?)));
+        let offsets: Vec<(NodeId, i64)> = offsets.collect::<Result<_, ClusterError>>()?;
+        // All of them first: a real node takes its time to see it.
+        for (node, offset_ms) in &offsets {
+            cluster.set_clock_offset_ms(*node, *offset_ms)?;
+        }
+        for (node, offset_ms) in offsets {
             let read_ms = cluster.clock_offset_ms(node)?;
             took_effect &= read_ms == offset_ms;
             evidence.insert(node.to_string(), read_ms.into());
@@ -62,6 +78,8 @@ impl Fault for Clock {
         let mut took_effect = true;
         for node in cluster.nodes() {
             cluster.set_clock_offset_ms(node, 0)?;
+        }
+        for node in cluster.nodes() {
             took_effect &= cluster.clock_offset_ms(node)? == 0;
         }
         Ok(Effect { took_effect, evidence: json!({"right": took_effect}) })

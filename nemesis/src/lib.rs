@@ -22,6 +22,7 @@ mod reject;
 mod reset;
 mod rolling_restart;
 mod rolling_upgrade;
+mod truncate;
 
 use rand::seq::SliceRandom as _;
 use riprap_core::cluster::{Cluster, ClusterError, NodeId, NodeState, Role};
@@ -49,6 +50,7 @@ pub static ALL: &[&dyn Fault] = &[
     &reset::Reset,
     &rolling_restart::RollingRestart,
     &rolling_upgrade::RollingUpgrade,
+    &truncate::Truncate,
 ];
 
 /// The shapes of a fault that strikes nodes one by one.
@@ -127,6 +129,8 @@ pub struct Place {
     pub upgrade: bool,
     /// Whether real ones are on machines of their own.
     pub hosts: bool,
+    /// Why real ones cannot be given clocks of their own, if they cannot.
+    pub no_clocks: Option<&'static str>,
 }
 
 impl Place {
@@ -194,6 +198,9 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
                     "fault `{name}` strikes nodes in the sandbox only; leave it out, or leave --hosts out"
                 ));
             }
+            if let Some(why) = lacks_clocks(fault, place) {
+                return Err(format!("fault `{name}` cannot strike there: {why}; leave it out"));
+            }
             if lacks_disks(fault, place) {
                 return Err(format!(
                     "fault `{name}` needs a file system of its own for each node, and {DEVICE} cannot be opened; leave it \
@@ -231,9 +238,17 @@ fn lacks_disks(fault: &dyn Fault, place: Place) -> bool {
     place.live && fault.needs_disks() && !place.disks
 }
 
-/// Why a fault cannot strike there, if it cannot.
+/// Why real nodes cannot be given clocks that a fault needs, if they cannot.
+fn lacks_clocks(fault: &dyn Fault, place: Place) -> Option<&'static str> {
+    place.no_clocks.filter(|_| place.live && fault.needs_clocks())
+}
+
+/// Why a fault cannot strike there, or is not to, if that is so.
 fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     let info = fault.info();
+    if let Some(why) = fault.only_by_name() {
+        return Some(why);
+    }
     if place.existing && fault.strikes_nodes() {
         Some("nodes are left alone")
     } else if place.live && !info.live {
@@ -244,6 +259,8 @@ fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
         Some("needs --upgrade-to")
     } else if place.hosts && !fault.strikes_hosts() {
         Some("in the sandbox only")
+    } else if let Some(why) = lacks_clocks(fault, place) {
+        Some(why)
     } else if lacks_disks(fault, place) {
         Some("/dev/fuse cannot be opened")
     } else if info.shapes.iter().all(|shape| shape.min_nodes > place.nodes_of(None)) {
@@ -334,6 +351,7 @@ mod tests {
         hosts: false,
         existing: false,
         upgrade: false,
+        no_clocks: None,
     };
 
     fn check(words: &str, nodes: u16, expected: Result<&str, &str>) {
@@ -367,15 +385,16 @@ mod tests {
         check("kill:one,kill:all", 3, Ok("kill(one all)"));
         check("none", 3, Ok(""));
         let all = "bit-flip, client-crash, clock, disk-full, disk-slow, hold, kill, latency, loss, membership, partition, pause, power-loss, rate, reject, \
-                   reset, rolling-restart, rolling-upgrade";
+                   reset, rolling-restart, rolling-upgrade, truncate";
         check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
-        let refused = "fault `clock` strikes simulated nodes only; leave it out, or add --sim";
-        check("kill:one,clock", 3, Err(refused));
+        let refused = "fault `membership` strikes simulated nodes only; leave it out, or add --sim";
+        check("kill:one,membership", 3, Err(refused));
         check_there("kill:one,clock:one", 3, false, Ok("kill(one) clock(one)"));
         check_there("loss", 3, false, Err("fault `loss` strikes real nodes only; leave it out"));
         let shapes = "(one one-clients all all-clients)";
         let all = [
             "client-crash(one minority majority all)",
+            "clock(one all)",
             "disk-full(one all)",
             "disk-slow(one all)",
             "hold",
@@ -391,17 +410,19 @@ mod tests {
         ]
         .map(|fault| if fault.contains('(') { fault.to_owned() } else { format!("{fault}{shapes}") });
         check_there("all", 1, true, Ok(&all.join(" ")));
-        let left_out: Vec<String> = left_out(Place { nodes: 1, copies: 1, disks: false, ..REAL })
-            .into_iter()
-            .map(|(name, why)| format!("{name} {why}"))
-            .collect();
+        let left_out: Vec<String> =
+            left_out(Place { nodes: 1, copies: 1, disks: false, no_clocks: Some("no such thing"), ..REAL })
+                .into_iter()
+                .map(|(name, why)| format!("{name} {why}"))
+                .collect();
         let only_simulated = |name: &str| format!("{name} simulated nodes only");
         let no_disk = |name: &str| format!("{name} /dev/fuse cannot be opened");
-        let mut expected = vec!["bit-flip needs more nodes".to_owned(), only_simulated("clock")];
+        let mut expected = vec!["bit-flip needs more nodes".to_owned(), "clock no such thing".to_owned()];
         expected.extend(["disk-full", "disk-slow"].map(no_disk));
         expected.push(only_simulated("membership"));
         expected.extend(["partition needs more nodes".to_owned(), no_disk("power-loss")]);
         expected.push("rolling-upgrade needs --upgrade-to".to_owned());
+        expected.push("truncate only by its name".to_owned());
         assert_eq!(left_out, expected);
         let poor = Place { disks: false, ..REAL };
         let refused = "fault `power-loss` needs a file system of its own for each node, and /dev/fuse cannot be opened; leave it \
@@ -410,9 +431,11 @@ mod tests {
         let alone = Place { copies: 1, live: false, disks: false, ..REAL };
         let why = "needs more copies of each key";
         let real = "real nodes only";
-        let expected =
+        let mut expected =
             ["bit-flip", "loss", "membership", "rate", "reject", "rolling-restart", "rolling-upgrade"]
-                .map(|name| (name, if ["bit-flip", "membership"].contains(&name) { why } else { real }));
+                .map(|name| (name, if ["bit-flip", "membership"].contains(&name) { why } else { real }))
+                .to_vec();
+        expected.push(("truncate", "only by its name"));
         assert_eq!(super::left_out(alone), expected);
         let refused = "fault `bit-flip` may cost one of each key's copies, of which there is 1; a --replication of 2 or more is right";
         assert_eq!(parse(&["bit-flip".to_owned()], alone).err().as_deref(), Some(refused));
@@ -437,8 +460,20 @@ mod tests {
         let refused = "fault `kill`: the nodes of a cluster that is there already are left alone; one of client-crash or none is \
                        right";
         assert_eq!(parse(&words("kill"), there).err().as_deref(), Some(refused));
-        assert!(left_out(there).iter().all(|(_, why)| *why == "nodes are left alone"));
+        let named = ("truncate", "only by its name");
+        assert!(left_out(there).iter().all(|left| *left == named || left.1 == "nodes are left alone"));
         assert_eq!(left_out(there).len(), ALL.len() - 1);
+    }
+
+    #[test]
+    fn a_clock_is_one_that_can_be_set() {
+        let there = Place { no_clocks: Some("libfaketime is not installed"), ..REAL };
+        let refused = parse(&["clock".to_owned()], there).err();
+        assert_eq!(
+            refused.as_deref(),
+            Some("fault `clock` cannot strike there: libfaketime is not installed; leave it out")
+        );
+        assert!(parse(&["clock".to_owned()], Place { live: false, ..there }).is_ok());
     }
 
     #[test]

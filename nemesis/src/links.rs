@@ -102,7 +102,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::{Place, parse};
     use riprap_core::Seed;
-    use riprap_core::cluster::{Cluster, FlippedBit, Link, NodeState};
+    use riprap_core::cluster::{Cluster, Delay, DelayReading, FlippedBit, Link, NodeState};
     use std::cell::RefCell;
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,8 +112,12 @@ pub(crate) mod tests {
         leaks: bool,
         /// What it does of what it is told; all, if nothing is said.
         off: Option<fn(u64) -> u64>,
+        /// Whether all that is sent takes as long as the rest.
+        is_even: bool,
         /// What a probe reads now.
         read: RefCell<Reading>,
+        /// And what it reads of jitter.
+        jitter: RefCell<Reading>,
     }
 
     impl Net {
@@ -153,10 +157,16 @@ pub(crate) mod tests {
         fn reset(&self, _: NodeId, links: Links) -> Result<PerLink<usize>, ClusterError> {
             Ok(self.hit(links, || 2))
         }
-        fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
-            self.set(links, delays_ms.values().next().copied(), 0)
+        fn delay(&self, delays: &BTreeMap<NodeId, Delay>, links: Links) -> Result<(), ClusterError> {
+            let delay = delays.values().next().copied();
+            let jitter = Spread::of([delay.filter(|_| !self.is_even).map_or(0, |delay| delay.jitter_ms)]);
+            *self.jitter.borrow_mut() = PerLink { peers: jitter, clients: jitter };
+            self.set(links, delay.map(|delay| delay.ms), 0)
         }
-        fn delays_ms(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> { self.read(nodes) }
+        fn delays(&self, nodes: &[NodeId]) -> Result<Vec<DelayReading>, ClusterError> {
+            let jitter = *self.jitter.borrow();
+            Ok(self.read(nodes)?.into_iter().map(|delay| DelayReading { delay, jitter }).collect())
+        }
         fn lose(&self, nodes: &BTreeSet<NodeId>, links: Links, percent: u8) -> Result<(), ClusterError> {
             self.set(links, (!nodes.is_empty()).then_some(percent.into()), 0)
         }
@@ -217,7 +227,9 @@ pub(crate) mod tests {
             let fault = crate::find(name).expect("it is one");
             let mut random = Seed(1).stream("test", "off");
             for shape in fault.info().shapes.iter().filter(|shape| shape.min_nodes <= 3) {
-                let aim = fault.aim(shape, &NodeId::first(3), &mut random);
+                let mut aim = fault.aim(shape, &NodeId::first(3), &mut random);
+                // That says how far a reading may be off, too.
+                aim.as_object_mut().expect("fields").remove("jitter-ms");
                 let struck = fault.strike(&Net { off: Some(off), ..Net::default() }, &aim).expect("it can");
                 assert_eq!(struck.took_effect, expected, "{name} {aim}: {struck:?}");
             }
@@ -235,6 +247,24 @@ pub(crate) mod tests {
         check("rate", |rate| rate + rate / 8, false);
         check("rate", |rate| rate / 3, false);
         check("rate", |_| UNLIMITED, false);
+    }
+
+    #[test]
+    fn jitter_is_proved() {
+        let latency = crate::find("latency").expect("it is one");
+        let aim = |more: Json| {
+            let mut aim = json!({"shape": "one", "nodes": ["n1"], "links": "all", "delay-ms": 50});
+            aim.as_object_mut().expect("fields").extend(more.as_object().cloned().expect("fields"));
+            aim
+        };
+        for (more, is_even, expected) in [
+            (json!({"jitter-ms": 300}), false, true),
+            (json!({"jitter-ms": 300}), true, false),
+            (json!({}), true, true),
+        ] {
+            let struck = latency.strike(&Net { is_even, ..Net::default() }, &aim(more)).expect("it can");
+            assert_eq!(struck.took_effect, expected, "{struck:?}");
+        }
     }
 
     /// Scenarios are written by hand, and by older versions.

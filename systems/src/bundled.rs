@@ -10,7 +10,7 @@ use crate::{Registered, probe};
 use riprap_broker::defect;
 use riprap_core::client::{ClientConfig, Log, LogError};
 use riprap_core::cluster::NodeId;
-use riprap_core::system::{DefectInfo, Deployment, NodeCommand, System, SystemInfo};
+use riprap_core::system::{ClockVia, DefectInfo, Deployment, NodeCommand, System, SystemInfo};
 use serde_json::{Value as Json, json};
 use std::sync::LazyLock;
 
@@ -79,6 +79,10 @@ impl System for Bundled {
         // The program itself, even if its file has been replaced since it was started.
         let program = deployment.program.clone().unwrap_or_else(|| "/proc/self/exe".into());
         NodeCommand { program, args, env: Vec::new() }
+    }
+
+    fn clock(&self) -> ClockVia {
+        ClockVia::Option("--clock-offset")
     }
 
     fn bootstrap(&self, deployment: &Deployment, node: NodeId) -> String {

@@ -19,7 +19,7 @@ use log::{NatsLog, Options};
 use riprap_core::client::{ClientConfig, Log, LogError, SubscribeVia};
 use riprap_core::cluster::NodeId;
 use riprap_core::plan::TestConfig;
-use riprap_core::system::{Deployment, NodeCommand, System, SystemInfo};
+use riprap_core::system::{ClockVia, Deployment, NodeCommand, System, SystemInfo};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::process::Command;
@@ -147,6 +147,10 @@ impl System for Nats {
         let program = wheel::program(version(deployment)).expect("it was installed");
         let args = vec!["-c".to_owned(), config_path(deployment, node).display().to_string()];
         NodeCommand { program, args, env: vec![("GOMEMLIMIT".to_owned(), MEMORY.to_owned())] }
+    }
+
+    fn clock(&self) -> ClockVia {
+        ClockVia::Machine("servers of NATS are static programs, which libfaketime cannot tell another time")
     }
 
     fn bootstrap(&self, deployment: &Deployment, node: NodeId) -> String {

@@ -546,6 +546,10 @@ pub(crate) struct BrokerArgs {
     /// Serve metrics, in Prometheus' format, and health over HTTP
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_listen)]
     pub(crate) metrics: Option<std::net::SocketAddr>,
+    /// For tests: a file that says how many milliseconds its wall clock stands from the machine's, now and whenever that changes;
+    /// what it goes by is written to FILE.seen
+    #[arg(long, value_name = "FILE")]
+    pub(crate) clock_offset: Option<PathBuf>,
     /// The least weighty lines that are logged: error, warn, info or debug [default: info, or what RIPRAP_LOG says]
     #[arg(long, value_name = "LEVEL", value_parser = parse_log_level)]
     pub(crate) log_level: Option<LevelFilter>,

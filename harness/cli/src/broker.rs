@@ -42,6 +42,7 @@ pub(crate) fn run(args: &BrokerArgs) -> Result<u8, Failure> {
         seed: args.seed.unwrap_or(0),
         entity: format!("broker {}", config.id),
         metrics: args.metrics,
+        clock_offset: args.clock_offset.clone(),
     };
     let mut broker = Broker::new(config).map_err(Failure::Usage)?;
     log::to_stderr(logged);

@@ -22,6 +22,7 @@ use riprap_core::plan::{MAX_NODES, Physics, Plan, TestConfig};
 use riprap_core::system::{CLIENT_SETTING, Deployment};
 use riprap_core::{History, Op};
 use riprap_env::LogLevel;
+use riprap_live::clock;
 use riprap_live::cluster::{ClusterSpec, LiveCluster};
 use riprap_live::disk;
 use riprap_live::interrupt;
@@ -483,6 +484,7 @@ impl Test {
             log_root: nodes,
             nodes: self.config.all_nodes(),
             has_disks: self.faults.iter().any(|(fault, _)| fault.needs_disks()),
+            has_clocks: self.faults.iter().any(|(fault, _)| fault.needs_clocks()),
             deployment: self.deployment.clone(),
             upgraded: self.config.upgrade_to.clone().zip(self.upgraded.clone()),
         };
@@ -519,6 +521,7 @@ pub(crate) fn place(config: &TestConfig) -> Place {
         hosts,
         existing: !config.bootstrap.is_empty(),
         upgrade: config.upgrade_to.is_some(),
+        no_clocks: system(&config.system).ok().and_then(|(system, _)| clock::obstacle(system.clock())),
     }
 }
 

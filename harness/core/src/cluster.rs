@@ -143,6 +143,24 @@ impl Spread {
 /// What was read on a node's links of either kind; none where it has no such links.
 pub type Reading = PerLink<Option<Spread>>;
 
+/// How much longer what is sent takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Delay {
+    /// At least. Units: milliseconds.
+    pub ms: u64,
+    /// So much more at most, drawn anew for each packet. Units: milliseconds.
+    pub jitter_ms: u64,
+}
+
+/// What was read of delays on a node's links of either kind. Units: milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DelayReading {
+    /// How much longer what comes soonest takes.
+    pub delay: Reading,
+    /// How much longer than that what comes last takes.
+    pub jitter: Reading,
+}
+
 /// What is read of the rate of a link that has no limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -157,6 +175,29 @@ pub struct FlippedBit {
     pub was: u8,
     /// The byte as it reads now.
     pub is: u8,
+}
+
+/// A file whose tail is gone. Units: bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CutFile {
+    /// The file.
+    pub path: String,
+    /// How long it was.
+    pub was_bytes: u64,
+    /// How long it is.
+    pub is_bytes: u64,
+}
+
+/// The most that is cut off a file at once. Units: bytes.
+pub const MAX_CUT_BYTES: u64 = 16 << 10;
+
+/// What a draw makes of files with these lengths: which of them is cut, and to which length. `None`: there are none.
+pub fn draw_cut(lengths: &[u64], draw: u64) -> Option<(usize, u64)> {
+    let count = lengths.len() as u64;
+    let number = draw.checked_rem(count)?;
+    let len = lengths[number as usize];
+    let cut = 1 + (draw / count) % len.min(MAX_CUT_BYTES);
+    Some((number as usize, len - cut))
 }
 
 /// What a disk lost when its power failed.
@@ -320,7 +361,13 @@ pub trait Cluster {
         Err(only_simulated("have disks that rot"))
     }
 
-    /// Whether bits have flipped on the node's disk.
+    /// Cuts off the tail of a file that the disk of a stopped node holds; what is drawn says which file and how much. `None`: it
+    /// holds nothing.
+    fn cut_tail(&self, _node: NodeId, _draw: u64) -> Result<Option<CutFile>, ClusterError> {
+        Err(only_simulated("have files that can be cut short"))
+    }
+
+    /// Whether bits have flipped on the node's disk, or are gone.
     fn disk_has_rotted(&self, _node: NodeId) -> Result<bool, ClusterError> {
         Ok(false)
     }
@@ -346,15 +393,14 @@ pub trait Cluster {
         Err(only_simulated("can be joined by others"))
     }
 
-    /// Replaces the nodes that are far away: all that is sent to them over these links takes so much longer. Units:
-    /// milliseconds.
-    fn delay(&self, _delays_ms: &BTreeMap<NodeId, u64>, _links: Links) -> Result<(), ClusterError> {
+    /// Replaces the nodes that are far away: all that is sent to them over these links takes so much longer, and what is sent
+    /// on a connection keeps its order.
+    fn delay(&self, _delays: &BTreeMap<NodeId, Delay>, _links: Links) -> Result<(), ClusterError> {
         Err(only_simulated("can be put far away"))
     }
 
-    /// How much longer all that is sent to each of these nodes takes. Shape: one reading for each, in order. Units:
-    /// milliseconds.
-    fn delays_ms(&self, _nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+    /// How much longer all that is sent to each of these nodes takes. Shape: one reading for each, in order.
+    fn delays(&self, _nodes: &[NodeId]) -> Result<Vec<DelayReading>, ClusterError> {
         Err(only_simulated("can be put far away"))
     }
 
@@ -410,4 +456,21 @@ fn only_real(what: &str) -> ClusterError {
 
 fn only_simulated(what: &str) -> ClusterError {
     ClusterError(format!("only simulated nodes {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_leaves_what_came_before_it() {
+        let check = |lengths: &[u64], draw, expected| assert_eq!(draw_cut(lengths, draw), expected);
+        check(&[], 7, None);
+        check(&[1], 7, Some((0, 0)));
+        check(&[10, 20], 0, Some((0, 9)));
+        check(&[10, 20], 1, Some((1, 19)));
+        check(&[10, 20], 2 * 19 + 1, Some((1, 0)));
+        check(&[10, 20], 2 * 20 + 1, Some((1, 19)));
+        check(&[1 << 20], MAX_CUT_BYTES - 1, Some((0, (1 << 20) - MAX_CUT_BYTES)));
+    }
 }

@@ -83,6 +83,11 @@ pub trait Fault: Sync {
         drawn_ms
     }
 
+    /// Why it is left out unless it is asked for by its name, if it is.
+    fn only_by_name(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether it strikes no more than once in a run.
     fn strikes_once(&self) -> bool {
         false
@@ -104,7 +109,7 @@ pub trait Fault: Sync {
         true
     }
 
-    /// Whether it can strike nodes on machines of their own, whose agents keep no packets waiting.
+    /// Whether it can strike nodes on machines of their own, whose agents keep no packets waiting and leave clocks alone.
     fn strikes_hosts(&self) -> bool {
         true
     }
@@ -116,6 +121,11 @@ pub trait Fault: Sync {
 
     /// Whether real nodes need disks of the run's own for it, which forget, fill and slow down as they are told.
     fn needs_disks(&self) -> bool {
+        false
+    }
+
+    /// Whether real nodes need clocks of their own for it.
+    fn needs_clocks(&self) -> bool {
         false
     }
 

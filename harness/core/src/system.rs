@@ -137,6 +137,18 @@ pub struct NodeCommand {
     pub env: Vec<(String, String)>,
 }
 
+/// How a node is told another time than the machine's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockVia {
+    /// By a file that this option names, with how many milliseconds its clock is off; it writes to a file of the same name and
+    /// `.seen` what it goes by.
+    Option(&'static str),
+    /// It asks the C library, in whose place another can answer.
+    Preloaded,
+    /// Not at all, and why.
+    Machine(&'static str),
+}
+
 /// A system under test. It never sees an op.
 pub trait System: Sync {
     /// What the registry knows of it.
@@ -176,6 +188,11 @@ pub trait System: Sync {
 
     /// The command that runs a node.
     fn command(&self, deployment: &Deployment, node: NodeId) -> NodeCommand;
+
+    /// How a node is told another time.
+    fn clock(&self) -> ClockVia {
+        ClockVia::Preloaded
+    }
 
     /// `host:port` where clients reach a node.
     fn bootstrap(&self, deployment: &Deployment, node: NodeId) -> String;

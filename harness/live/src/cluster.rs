@@ -1,16 +1,17 @@
 //! A cluster of real processes in the local sandbox.
 
+use crate::clock::NodeClock;
 use crate::links::LinksOf;
 use crate::node::Node;
 use crate::roll::{Restarts, Rolls};
 use crate::runner::Clients;
 use crate::sandbox::{
-    Endpoint, Ends, Inside, LOSS_PROBES, Network, NodeIx, NodeProcess, ProcessError, ProcessSpec, Reach,
+    Endpoint, Ends, Inside, LOSS_PROBES, Lag, Network, NodeIx, NodeProcess, ProcessError, ProcessSpec, Reach,
     SandboxError,
 };
 use riprap_core::cluster::{
-    Cluster, ClusterError, DeadClient, End, FlippedBit, Link, Links, Lost, NodeId, NodeState, PerLink,
-    Reading, Roll, Turn, Turns, UNLIMITED,
+    Cluster, ClusterError, CutFile, DeadClient, Delay, DelayReading, End, FlippedBit, Link, Links, Lost,
+    NodeId, NodeState, PerLink, Reading, Roll, Turn, Turns, UNLIMITED,
 };
 use riprap_core::system::{Deployment, NodePlace, System};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,7 @@ pub struct LiveCluster {
     /// Another version, as nodes start after their upgrade, with what it is called.
     upgraded: Option<(String, Deployment)>,
     has_disks: bool,
+    has_clocks: bool,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
     rolls: Rolls,
     /// Those of the run, once there are any.
@@ -53,6 +55,8 @@ pub struct ClusterSpec {
     pub nodes: u16,
     /// Whether each node gets a disk that forgets, fills and slows down as it is told.
     pub has_disks: bool,
+    /// Whether each node gets a clock that can be set.
+    pub has_clocks: bool,
     /// The rest of the deployment; its `nodes` are filled in.
     pub deployment: Deployment,
     /// The same of another version, if nodes may go to one, with what that is called.
@@ -62,7 +66,16 @@ pub struct ClusterSpec {
 impl LiveCluster {
     /// Makes the network and the folders. Nothing is started yet.
     pub fn new(inside: &Inside, spec: ClusterSpec) -> Result<Arc<LiveCluster>, ClusterError> {
-        let ClusterSpec { system, nodes, data_root, log_root, has_disks, mut deployment, upgraded } = spec;
+        let ClusterSpec {
+            system,
+            nodes,
+            data_root,
+            log_root,
+            has_disks,
+            has_clocks,
+            mut deployment,
+            upgraded,
+        } = spec;
         let network = Network::new(inside, usize::from(nodes)).map_err(sandbox)?;
         for id in NodeId::first(nodes) {
             let data_dir = data_root.join(id.to_string()).join("data");
@@ -87,6 +100,7 @@ impl LiveCluster {
             deployment,
             upgraded,
             has_disks,
+            has_clocks,
             nodes: Mutex::new(nodes),
             rolls: Rolls::default(),
             clients: OnceLock::new(),
@@ -98,7 +112,12 @@ impl LiveCluster {
     /// Writes what nodes need before they start for the first time, and gives them their disks.
     pub fn prepare(&self) -> Result<(), ClusterError> {
         self.system.prepare(&self.deployment, &self.nodes()).map_err(ClusterError)?;
-        self.lock().values_mut().try_for_each(|node| node.furnish(self.has_disks, self.deployment.seed))
+        self.lock().iter_mut().try_for_each(|(id, node)| {
+            if self.has_clocks {
+                node.clock = Some(NodeClock::new(self.system.clock(), &self.deployment.place(*id).log_dir)?);
+            }
+            node.furnish(self.has_disks, self.deployment.seed)
+        })
     }
 
     /// Says who its clients are, for faults that strike them. They do not change any more.
@@ -155,10 +174,18 @@ impl LiveCluster {
         act(self.lock().get_mut(&id).ok_or_else(|| ClusterError(format!("no node {id} in this cluster")))?)
     }
 
-    fn spawn(&self, id: NodeId, is_upgraded: bool) -> Result<NodeProcess, ProcessError> {
+    fn spawn(
+        &self,
+        id: NodeId,
+        is_upgraded: bool,
+        clock: Option<&NodeClock>,
+    ) -> Result<NodeProcess, ProcessError> {
         let upgraded = self.upgraded.as_ref().filter(|_| is_upgraded);
         let command = self.system.command(upgraded.map_or(&self.deployment, |(_, other)| other), id);
-        let spec = ProcessSpec::of(command, self.deployment.place(id).log_dir.join("node.log"));
+        let mut spec = ProcessSpec::of(command, self.deployment.place(id).log_dir.join("node.log"));
+        if let Some(clock) = clock {
+            clock.lend(&mut spec);
+        }
         NodeProcess::spawn(&spec, &self.network, ix(id))
     }
 }
@@ -170,8 +197,8 @@ impl Cluster for LiveCluster {
 
     fn start(&self, id: NodeId) -> Result<(), ClusterError> {
         self.with_node(id, |node| {
-            let is_upgraded = node.is_upgraded;
-            node.start(|| self.spawn(id, is_upgraded))
+            let (is_upgraded, clock) = (node.is_upgraded, node.clock.clone());
+            node.start(|| self.spawn(id, is_upgraded, clock.as_ref()))
         })
     }
 
@@ -219,20 +246,26 @@ impl Cluster for LiveCluster {
         Ok(reached.into_iter().map(|reach| reach == Reach::Yes).collect())
     }
 
-    fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
-        let of = |(node, ms): (&NodeId, &u64)| {
-            let delay = Duration::from_millis(*ms);
-            self.links().to(*node, links).map(|ends| (ends, delay)).collect::<Vec<_>>()
+    fn delay(&self, delays: &BTreeMap<NodeId, Delay>, links: Links) -> Result<(), ClusterError> {
+        let of = |(node, delay): (&NodeId, &Delay)| {
+            let ms = Duration::from_millis;
+            let lag = Lag { delay: ms(delay.ms), jitter: ms(delay.jitter_ms) };
+            self.links().to(*node, links).map(|ends| (ends, lag)).collect::<Vec<_>>()
         };
-        self.network.set_delays(&delays_ms.iter().flat_map(of).collect()).map_err(sandbox)
+        self.network.set_delays(&delays.iter().flat_map(of).collect()).map_err(sandbox)
     }
 
-    fn delays_ms(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
-        self.links().read(nodes, LinksOf::to, |pairs| {
-            let delays = self.network.delays(pairs).map_err(sandbox)?;
-            let ms = |delay: Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-            Ok(delays.into_iter().map(|delay| delay.map_or(u64::MAX, ms)).collect())
-        })
+    fn delays(&self, nodes: &[NodeId]) -> Result<Vec<DelayReading>, ClusterError> {
+        let ms = |delay: Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let mut ranges = Vec::new();
+        let delays = self.links().read(nodes, LinksOf::to, |pairs| {
+            let took = self.network.delays(pairs).map_err(sandbox)?;
+            ranges = took.iter().map(|took| took.map_or(0, |(least, most)| ms(most - least))).collect();
+            Ok(took.into_iter().map(|took| took.map_or(u64::MAX, |(least, _)| ms(least))).collect())
+        })?;
+        let jitters = self.links().read(nodes, LinksOf::to, |_| Ok(ranges))?;
+        let both = delays.into_iter().zip(jitters);
+        Ok(both.map(|(delay, jitter)| DelayReading { delay, jitter }).collect())
     }
 
     fn lose(&self, nodes: &BTreeSet<NodeId>, links: Links, percent: u8) -> Result<(), ClusterError> {
@@ -296,6 +329,18 @@ impl Cluster for LiveCluster {
 
     fn flip_bit(&self, id: NodeId, draw: u64) -> Result<Option<FlippedBit>, ClusterError> {
         self.with_node(id, |node| node.flip_bit(draw))
+    }
+
+    fn cut_tail(&self, id: NodeId, draw: u64) -> Result<Option<CutFile>, ClusterError> {
+        self.with_node(id, |node| node.cut_tail(draw))
+    }
+
+    fn clock_offset_ms(&self, id: NodeId) -> Result<i64, ClusterError> {
+        self.with_node(id, Node::clock_offset_ms)
+    }
+
+    fn set_clock_offset_ms(&self, id: NodeId, offset_ms: i64) -> Result<(), ClusterError> {
+        self.with_node(id, |node| node.set_clock_offset_ms(offset_ms))
     }
 
     fn disk_has_rotted(&self, id: NodeId) -> Result<bool, ClusterError> {
@@ -367,8 +412,8 @@ impl Restarts for LiveCluster {
     fn restart(&self, roll: Roll, id: NodeId) -> Result<Turn, ClusterError> {
         self.with_node(id, |node| {
             node.is_upgraded |= roll == Roll::Upgrade;
-            let is_upgraded = node.is_upgraded;
-            let turn = node.restart(|| self.spawn(id, is_upgraded))?;
+            let (is_upgraded, clock) = (node.is_upgraded, node.clock.clone());
+            let turn = node.restart(|| self.spawn(id, is_upgraded, clock.as_ref()))?;
             match self.upgraded.as_ref().filter(|_| is_upgraded) {
                 Some((name, other)) => node.tell_version(turn, name, &self.system.command(other, id)),
                 None => Ok(turn),

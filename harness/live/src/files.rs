@@ -80,6 +80,13 @@ pub(crate) fn flip(path: &Path, offset: u64, mask: u8) -> io::Result<(u8, u8)> {
     Ok((was, byte()?))
 }
 
+/// Cuts a file short; gives its length then.
+pub(crate) fn cut(path: &Path, len: u64) -> io::Result<u64> {
+    let file = File::options().write(true).open(path)?;
+    file.set_len(len)?;
+    Ok(fs::metadata(path)?.len())
+}
+
 /// Visits all that is below a folder, folders before what is in them; tells paths below it, and whether each is a folder.
 fn walk(folder: &Path, visit: &mut impl FnMut(&Path, bool) -> io::Result<()>) -> io::Result<()> {
     let mut left = vec![PathBuf::new()];
@@ -125,6 +132,8 @@ mod tests {
         assert_eq!(flip(&at("top"), 4, 1).expect("ours"), (b'e', b'd'));
         assert_eq!(fs::read_to_string(at("top")).expect("ours"), "thred");
         assert!(flip(&at("top"), 5, 1).is_err());
+        assert_eq!(cut(&at("top"), 3).expect("ours"), 3);
+        assert_eq!(fs::read_to_string(at("top")).expect("ours"), "thr");
         restore(folder.path(), &before).expect("ours");
         assert_eq!(snapshot(folder.path()).expect("readable"), before);
     }

@@ -3,6 +3,7 @@
 //! [`sandbox`] makes a network of nodes on this machine without root or any external program; [`cluster`] runs a
 //! system's nodes in it, on a [`disk`] that forgets where a fault needs one; [`runner`] carries out what a generator decides, on threads, in real time.
 
+pub mod clock;
 pub mod cluster;
 pub mod disk;
 mod files;

@@ -1,10 +1,11 @@
 //! One node of a real cluster, as whoever is on its machine sees it: its process, its disk, and what became of them.
 
+use crate::clock::NodeClock;
 use crate::disk::{Disk, DiskError};
 use crate::files::{self, Snapshot};
 use crate::sandbox::{NodeProcess, ProcessError, ProcessState};
 use riprap_core::Seed;
-use riprap_core::cluster::{ClusterError, FlippedBit, Lost, NodeId, NodeState, Turn};
+use riprap_core::cluster::{ClusterError, CutFile, FlippedBit, Lost, NodeId, NodeState, Turn, draw_cut};
 use riprap_core::system::NodeCommand;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ pub(crate) struct Node {
     process: Option<NodeProcess>,
     /// Its disk, where it has one of its own.
     disk: Option<Disk>,
+    /// Its clock, where it has one of its own.
+    pub(crate) clock: Option<NodeClock>,
     /// Whether it starts as another version than at first.
     pub(crate) is_upgraded: bool,
     /// How it was told to be down.
@@ -49,6 +52,7 @@ impl Node {
             data_dir,
             process: None,
             disk: None,
+            clock: None,
             is_upgraded: false,
             killed: None,
             was_full: false,
@@ -229,7 +233,34 @@ impl Node {
         Ok(Some(FlippedBit { path: path.display().to_string(), offset, was, is }))
     }
 
-    /// Whether bits have flipped on its disk.
+    /// Cuts off the tail of a file that its disk holds; what is drawn says which file and how much. `None`: it holds nothing.
+    pub(crate) fn cut_tail(&mut self, draw: u64) -> Result<Option<CutFile>, ClusterError> {
+        self.cut_tail_of_files(draw).map_err(|e| unreadable(&self.data_dir, &e))
+    }
+
+    fn cut_tail_of_files(&mut self, draw: u64) -> io::Result<Option<CutFile>> {
+        let held = files::holding(&self.data_dir, &self.prepared)?;
+        let lengths: Vec<u64> = held.iter().map(|(_, len)| *len).collect();
+        let Some((number, len)) = draw_cut(&lengths, draw) else { return Ok(None) };
+        let (path, was_bytes) = &held[number];
+        let cut = || files::cut(&self.data_dir.join(path), len);
+        let is_bytes = self.disk.as_ref().map_or_else(cut, |disk| disk.durably(cut))?;
+        self.has_rotted = true;
+        Ok(Some(CutFile { path: path.display().to_string(), was_bytes: *was_bytes, is_bytes }))
+    }
+
+    /// How far its clock is off for its process, or for the next. Units: milliseconds.
+    pub(crate) fn clock_offset_ms(&mut self) -> Result<i64, ClusterError> {
+        self.notice_end();
+        self.clock.as_ref().ok_or_else(|| no_clock(self.id))?.read(self.process.as_ref())
+    }
+
+    /// Sets its clock. Units: milliseconds.
+    pub(crate) fn set_clock_offset_ms(&mut self, offset_ms: i64) -> Result<(), ClusterError> {
+        self.clock.as_mut().ok_or_else(|| no_clock(self.id))?.set(offset_ms)
+    }
+
+    /// Whether bits have flipped on its disk, or are gone.
     pub(crate) fn has_rotted(&self) -> bool {
         self.has_rotted
     }
@@ -325,6 +356,10 @@ fn process_error(error: ProcessError) -> ClusterError {
 
 fn disk_error(error: DiskError) -> ClusterError {
     ClusterError(error.to_string())
+}
+
+fn no_clock(id: NodeId) -> ClusterError {
+    ClusterError(format!("{id} has no clock of its own"))
 }
 
 fn no_disk(id: NodeId) -> ClusterError {

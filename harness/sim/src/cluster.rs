@@ -5,13 +5,15 @@ use crate::network::{Cuts, Others};
 use crate::world::World;
 use riprap_core::client::LocalFuture;
 use riprap_core::cluster::{
-    Cluster, ClusterError, DeadClient, End, FlippedBit, Link, Links, Lost, MemberChange, NodeId, NodeState,
-    PerLink, Reading, Spread,
+    Cluster, ClusterError, CutFile, DeadClient, Delay, DelayReading, End, FlippedBit, Link, Links, Lost,
+    MemberChange, NodeId, NodeState, PerLink, Spread,
 };
 use riprap_env::task::{Io, Tasks};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+const NS_PER_MS: u64 = 1_000_000;
 
 /// Changes the members of a cluster, from a host; it tells how far it is.
 pub type Administer = Rc<dyn Fn(MemberChange, Io, Rc<dyn Fn(String)>) -> LocalFuture<'static, ()>>;
@@ -285,6 +287,11 @@ impl Cluster for SimCluster {
         Ok(self.world().flip_bit(host, draw))
     }
 
+    fn cut_tail(&self, node: NodeId, draw: u64) -> Result<Option<CutFile>, ClusterError> {
+        let host = self.host(node)?;
+        Ok(self.world().cut_tail(host, draw))
+    }
+
     fn disk_has_rotted(&self, node: NodeId) -> Result<bool, ClusterError> {
         Ok(self.world().has_rotted(self.host(node)?))
     }
@@ -324,20 +331,25 @@ impl Cluster for SimCluster {
         Ok(self.spare.as_ref().ok_or_else(nobody_joins)?.told.borrow().clone())
     }
 
-    fn delay(&self, delays_ms: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
-        let delay = |(node, ms): (&NodeId, &u64)| Ok((self.host(*node)?, ms * 1_000_000));
-        let delays = delays_ms.iter().map(delay).collect::<Result<_, ClusterError>>()?;
+    fn delay(&self, delays: &BTreeMap<NodeId, Delay>, links: Links) -> Result<(), ClusterError> {
+        let delay = |(node, delay): (&NodeId, &Delay)| {
+            Ok((self.host(*node)?, (delay.ms * NS_PER_MS, delay.jitter_ms * NS_PER_MS)))
+        };
+        let delays = delays.iter().map(delay).collect::<Result<_, ClusterError>>()?;
         self.world().set_delays(delays, self.others(links));
         Ok(())
     }
 
-    fn delays_ms(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+    fn delays(&self, nodes: &[NodeId]) -> Result<Vec<DelayReading>, ClusterError> {
         let world = self.world();
         let one = |node: &NodeId| {
             let host = self.host(*node)?;
             // A node's own host is among the nodes' as well as any, and the host that comes next is a client's.
-            let from = |other: HostId| Spread::of([world.delay_ns((other, host)) / 1_000_000]);
-            Ok(PerLink { peers: from(host), clients: from(world.next_host()) })
+            let read = |part: fn((u64, u64)) -> u64| {
+                let from = |other: HostId| Spread::of([part(world.delay_ns((other, host))) / NS_PER_MS]);
+                PerLink { peers: from(host), clients: from(world.next_host()) }
+            };
+            Ok(DelayReading { delay: read(|(delay, _)| delay), jitter: read(|(_, jitter)| jitter) })
         };
         nodes.iter().map(one).collect()
     }

@@ -148,8 +148,8 @@ pub(crate) struct Network {
     holds: BTreeSet<Direction>,
     /// Hosts that hear nothing on connections that were opened before this number.
     deaf: Afflicted<usize>,
-    /// So much longer bytes take to a host. Units: nanoseconds.
-    delays: Afflicted<u64>,
+    /// So much longer bytes take to a host, at least, and so much more at most. Units: nanoseconds.
+    delays: Afflicted<(u64, u64)>,
     /// What waits, since when.
     blocked: Vec<(Blocked, u64)>,
     draws: BTreeMap<Direction, DrawStream>,
@@ -191,11 +191,12 @@ impl Network {
         })
     }
 
-    pub(crate) fn delay_ns(&self, direction: Direction) -> u64 {
-        self.delays.get(direction).copied().unwrap_or(0)
+    /// At least, and how much more at most.
+    pub(crate) fn delay_ns(&self, direction: Direction) -> (u64, u64) {
+        self.delays.get(direction).copied().unwrap_or_default()
     }
 
-    pub(crate) fn set_delays(&mut self, hosts: BTreeMap<HostId, u64>, others: Others) {
+    pub(crate) fn set_delays(&mut self, hosts: BTreeMap<HostId, (u64, u64)>, others: Others) {
         self.delays = Afflicted { hosts, others };
     }
 

@@ -4,7 +4,7 @@ use crate::host::{Crash, Host, HostId, Maker, PanicPlace};
 use crate::network::{Blocked, Cuts, Direction, Network, Others, Parcel};
 use crate::panics::{self, Panicked};
 use crate::trace::{Trace, TraceEvent};
-use riprap_core::cluster::{FlippedBit, Lost};
+use riprap_core::cluster::{CutFile, FlippedBit, Lost, draw_cut};
 use riprap_core::plan::Physics;
 use riprap_core::story::Life;
 use riprap_env::{ConnId, Effect, Event, Keep, LogLevel, MemDisk, Node, Unsynced};
@@ -264,7 +264,23 @@ impl World {
         Some(FlippedBit { path, offset, was, is })
     }
 
-    /// Whether bits have flipped on the host's disk.
+    /// Cuts off the tail of a file on a disk, as is drawn; `None` if it holds nothing.
+    pub fn cut_tail(&mut self, host: HostId, draw: u64) -> Option<CutFile> {
+        let disk = &self.hosts[host.0].env.disk;
+        let files: Vec<(String, u64)> =
+            disk.files().filter(|(_, len)| *len > 0).map(|(path, len)| (path.to_owned(), len)).collect();
+        let lengths: Vec<u64> = files.iter().map(|(_, len)| *len).collect();
+        let (number, is_bytes) = draw_cut(&lengths, draw)?;
+        let (path, was_bytes) = files.into_iter().nth(number)?;
+        self.note(host, None, &format!("has {path} cut from {was_bytes} to {is_bytes} bytes"));
+        let it = &mut self.hosts[host.0];
+        it.has_rotted = true;
+        it.env.disk.cut(&path, is_bytes);
+        let is_bytes = it.env.disk.contents(&path).map_or(was_bytes, |bytes| bytes.len() as u64);
+        Some(CutFile { path, was_bytes, is_bytes })
+    }
+
+    /// Whether bits have flipped on the host's disk, or are gone.
     pub fn has_rotted(&self, host: HostId) -> bool {
         self.hosts[host.0].has_rotted
     }
@@ -294,14 +310,16 @@ impl World {
         self.go_on();
     }
 
-    /// Replaces the hosts that are far away: all that these others send them takes so much longer. Units: nanoseconds.
-    pub fn set_delays(&mut self, delays_ns: BTreeMap<HostId, u64>, others: Others) {
-        self.trace.absorb(delays_ns.values().sum());
+    /// Replaces the hosts that are far away: all that these others send them takes so much longer, at least, and so much more at
+    /// most. Units: nanoseconds.
+    pub fn set_delays(&mut self, delays_ns: BTreeMap<HostId, (u64, u64)>, others: Others) {
+        self.trace.absorb(delays_ns.values().map(|(delay_ns, jitter_ns)| delay_ns + jitter_ns).sum());
         self.network.set_delays(delays_ns, others);
     }
 
-    /// How much longer what is sent now takes, by the very rule that real bytes travel by. Units: nanoseconds.
-    pub fn delay_ns(&self, direction: Direction) -> u64 {
+    /// How much longer what is sent now takes, at least and how much more at most, by the very rule that real bytes travel by.
+    /// Units: nanoseconds.
+    pub fn delay_ns(&self, direction: Direction) -> (u64, u64) {
         self.network.delay_ns(direction)
     }
 
@@ -380,7 +398,10 @@ impl World {
         let draws = self.network_draws(direction);
         let usual = draws.between(min_latency_ns, max_latency_ns);
         let latency = if draws.one_in(slow_one_in) { usual * SLOW_FACTOR } else { usual };
-        latency + self.network.delay_ns(direction)
+        let (delay_ns, jitter_ns) = self.network.delay_ns(direction);
+        // Without jitter nothing is drawn, so that what else is drawn stays as it was.
+        let more_ns = if jitter_ns > 0 { self.network_draws(direction).between(0, jitter_ns) } else { 0 };
+        latency + delay_ns + more_ns
     }
 
     fn send(&mut self, from_ns: u64, pipe: usize, to_end: usize, parcel: Parcel) {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// The keys of the file, as they are told to whoever used another.
-const KEYS: &str = "advertise, defect, dir, id, listen, log-level, metrics, peers, seed, set";
+const KEYS: &str = "advertise, clock-offset, defect, dir, id, listen, log-level, metrics, peers, seed, set";
 
 /// A file larger than this is not one of settings.
 const MAX_BYTES: u64 = 1 << 20;
@@ -58,6 +58,9 @@ fn read(args: &mut BrokerArgs, text: &str) -> Result<(), Wrong> {
                 set(&mut args.advertise, address, "HOST:PORT", &wrong)?;
             }
             "seed" => set(&mut args.seed, number(value), "a number from 0", &wrong)?,
+            "clock-offset" => {
+                set(&mut args.clock_offset, value.as_str().map(PathBuf::from), "a text", &wrong)?;
+            }
             "dir" => set(&mut args.dir, value.as_str().map(PathBuf::from), "a text", &wrong)?,
             "defect" => set(&mut args.defect, value.as_str().map(str::to_owned), "a text", &wrong)?,
             "listen" | "metrics" => {
@@ -189,7 +192,7 @@ mod tests {
             assert_eq!(line_of(file, at), line, "{file}");
             assert!(what.starts_with(expect), "{what:?} is not {expect:?}");
         };
-        check("id = 1\nids = 2\n", 2, "ids: unknown key; one of: advertise, defect, dir, id, ");
+        check("id = 1\nids = 2\n", 2, "ids: unknown key; one of: advertise, clock-offset, defect, dir, id, ");
         check("\nid = \"one\"\n", 2, "id: a number from 0 is right");
         check("id = -1\n", 1, "id: a number from 0 is right");
         check("listen = \"here\"\n", 1, "listen: HOST:PORT with an IP address is right");

@@ -149,6 +149,15 @@ impl MemDisk {
         content.bytes[at] ^= mask;
     }
 
+    /// Cuts a file short, durably, as no operation does: what of it was not synced is durable as it stands. Panics: there is no
+    /// such file.
+    pub fn cut(&mut self, path: &str, len: u64) {
+        let inode = self.inode(path).expect("the file that is to be cut is there");
+        let content = self.inodes.get_mut(&inode).expect("a named inode exists");
+        content.bytes.truncate(usize::try_from(len).expect("files in memory have lengths that fit"));
+        content.undo.clear();
+    }
+
     /// All files, by name, each with its length. Units: bytes.
     pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
         self.names.iter().filter_map(|(path, entry)| match entry {

@@ -171,6 +171,7 @@ impl Serving {
             Ask::EndedByItself => json(node.ended_by_itself()),
             Ask::Stop => told(self.stop()),
             Ask::FlipBit { draw } => told(node.flip_bit(draw)),
+            Ask::CutTail { draw } => told(node.cut_tail(draw)),
             Ask::HasRotted => json(node.has_rotted()),
             Ask::ReplaceDisk => told(node.replace_disk()),
             Ask::PowerFail => told(node.power_fail()),

@@ -12,8 +12,8 @@ use crate::roll::{Restarts, Rolls};
 use crate::runner::Clients;
 use crate::sandbox::{Endpoint, Ends, LOSS_PROBES, NodeIx, ProbeKind, Rules};
 use riprap_core::cluster::{
-    Cluster, ClusterError, DeadClient, End, FlippedBit, Link, Links, Lost, NodeId, NodeState, PerLink,
-    Reading, Roll, Turn, Turns,
+    Cluster, ClusterError, CutFile, DeadClient, End, FlippedBit, Link, Links, Lost, NodeId, NodeState,
+    PerLink, Reading, Roll, Turn, Turns,
 };
 use riprap_core::system::{Deployment, NodePlace, System};
 use serde::de::DeserializeOwned;
@@ -518,6 +518,10 @@ impl Cluster for HostCluster {
 
     fn flip_bit(&self, id: NodeId, draw: u64) -> Result<Option<FlippedBit>, ClusterError> {
         self.ask(id, &Ask::FlipBit { draw })
+    }
+
+    fn cut_tail(&self, id: NodeId, draw: u64) -> Result<Option<CutFile>, ClusterError> {
+        self.ask(id, &Ask::CutTail { draw })
     }
 
     fn disk_has_rotted(&self, id: NodeId) -> Result<bool, ClusterError> {

@@ -37,6 +37,9 @@ pub(super) enum Ask {
     FlipBit {
         draw: u64,
     },
+    CutTail {
+        draw: u64,
+    },
     HasRotted,
     ReplaceDisk,
     PowerFail,

@@ -48,4 +48,5 @@ pub use packets::Ends;
 pub(crate) use probe::{Kind as ProbeKind, mark as mark_probes};
 pub use probe::{LOSS_PROBES, Reach};
 pub use process::{Ended, NodeProcess, ProcessError, ProcessSpec, ProcessState};
+pub use relay::Lag;
 pub(crate) use sys::make_room;

@@ -11,7 +11,7 @@ use super::filter::Pair;
 use super::links;
 use super::network::{Endpoint, Network, NodeIx, lock};
 use super::probe::{Kind, Places};
-use super::relay::{self, Flow, Limit, Relay};
+use super::relay::{self, Flow, Lag, Limit, Relay};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddrV4;
@@ -30,7 +30,7 @@ pub type Ends = (Endpoint, Endpoint);
 pub(super) struct Tampering {
     /// It runs from when it is first needed until the network goes.
     relay: Option<Relay>,
-    delays: BTreeMap<Pair, Duration>,
+    delays: BTreeMap<Pair, Lag>,
     limits: Vec<Limit>,
     held: BTreeSet<Flow>,
     loses: bool,
@@ -67,7 +67,7 @@ impl Network {
     }
 
     /// Has what is sent between each of these pairs take so much longer, and nothing else. What is on its way arrives at once.
-    pub fn set_delays(&self, delays: &BTreeMap<Ends, Duration>) -> Result<(), SandboxError> {
+    pub fn set_delays(&self, delays: &BTreeMap<Ends, Lag>) -> Result<(), SandboxError> {
         let mut tampering = lock(&self.tampering);
         tampering.delays = delays.iter().map(|(ends, delay)| (self.pair(*ends), *delay)).collect();
         self.apply(&mut tampering)
@@ -186,9 +186,11 @@ impl Network {
         lock(&self.probes).lost(&self.places(pairs)).map_err(SandboxError::setup("probe losses"))
     }
 
-    /// How long a datagram takes between each of these pairs; none where it takes much longer than it should.
-    pub fn delays(&self, pairs: &[Ends]) -> Result<Vec<Option<Duration>>, SandboxError> {
-        let longest = lock(&self.tampering).delays.values().max().copied().unwrap_or_default();
+    /// How long datagrams take between each of these pairs, the quickest and the slowest; none where they take much longer than
+    /// they should.
+    pub fn delays(&self, pairs: &[Ends]) -> Result<Vec<Option<(Duration, Duration)>>, SandboxError> {
+        let longest = lock(&self.tampering).delays.values().map(|lag| lag.delay + lag.jitter).max();
+        let longest = longest.unwrap_or_default();
         lock(&self.probes)
             .delays(&self.places(pairs), longest + GRACE)
             .map_err(SandboxError::setup("probe delays"))

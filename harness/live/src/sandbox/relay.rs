@@ -6,7 +6,7 @@
 //! apart what a queueing discipline of an interface cannot: who is at the other end. Without delays and limits no packet
 //! comes here.
 //!
-//! Packets from one place to another keep their order. Large packets that a network card would cut up (GSO) come as one. What
+//! Packets of a connection keep their order, and where no delay varies (jitter) all from one place to another do. Large packets that a network card would cut up (GSO) come as one. What
 //! waits when delays or limits change is let go at once. Where the queue is full, or this thread does not get to read for too
 //! long, packets are lost, as they are in a full router.
 //!
@@ -16,6 +16,9 @@ use super::filter::Pair;
 use super::netlink::{self, Message, Refusal, Socket};
 use super::probe::Kind;
 use super::sys;
+use rand::RngExt as _;
+use riprap_core::Seed;
+use riprap_core::seed::Stream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -75,6 +78,18 @@ pub(super) struct Limit {
     pub(super) bytes_per_s: u64,
 }
 
+/// How much longer what is sent between a pair takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lag {
+    /// At least.
+    pub delay: Duration,
+    /// So much more at most, drawn anew for each packet.
+    pub jitter: Duration,
+}
+
+/// Of so many connections it is remembered when their last packet goes on; those for which that is over are forgotten then.
+const REMEMBERED_FLOWS: usize = 1024;
+
 /// A direction of a connection.
 pub(super) type Flow = (SocketAddrV4, SocketAddrV4);
 
@@ -94,9 +109,13 @@ struct Bucket {
 }
 
 /// Decides when packets go on. Time is that of the caller, in nanoseconds from whenever.
-#[derive(Default)]
 struct Shaper {
-    delays_ns: BTreeMap<Pair, i64>,
+    /// At least, and how much more at most.
+    delays_ns: BTreeMap<Pair, (i64, i64)>,
+    /// What is drawn of that.
+    random: Stream,
+    /// When the last packet goes on of connections whose packets take now longer, now less.
+    last_ns: BTreeMap<Flow, i64>,
     held: BTreeSet<Flow>,
     limits: Vec<Limit>,
     /// By pair, the positions of the limits that it is subject to.
@@ -107,8 +126,9 @@ struct Shaper {
 }
 
 impl Shaper {
-    fn new(delays: &BTreeMap<Pair, Duration>, limits: Vec<Limit>, held: BTreeSet<Flow>) -> Shaper {
-        let ns = |delay: &Duration| i64::try_from(delay.as_nanos()).expect("delays are of seconds");
+    fn new(delays: &BTreeMap<Pair, Lag>, limits: Vec<Limit>, held: BTreeSet<Flow>) -> Shaper {
+        let ns = |delay: Duration| i64::try_from(delay.as_nanos()).expect("delays are of seconds");
+        let both = |lag: &Lag| (ns(lag.delay), ns(lag.jitter));
         let mut limited: BTreeMap<Pair, Vec<usize>> = BTreeMap::new();
         for (position, limit) in limits.iter().enumerate() {
             for pair in &limit.pairs {
@@ -116,7 +136,10 @@ impl Shaper {
             }
         }
         Shaper {
-            delays_ns: delays.iter().map(|(pair, delay)| (*pair, ns(delay))).collect(),
+            delays_ns: delays.iter().map(|(pair, lag)| (*pair, both(lag))).collect(),
+            // Which packets there are no seed decides.
+            random: Seed(0).stream("relay", "jitter"),
+            last_ns: BTreeMap::new(),
             buckets: vec![Bucket { free_ns: i64::MIN }; limits.len()],
             held,
             limits,
@@ -154,10 +177,27 @@ impl Shaper {
                 }
             }
         }
+        let (delay_ns, jitter_ns) = self.delays_ns.get(&packet.pair).copied().unwrap_or_default();
         if !is(Kind::Rate) {
-            release_ns += self.delays_ns.get(&packet.pair).copied().unwrap_or(0);
+            release_ns += delay_ns;
+        }
+        if jitter_ns > 0 && !is(Kind::Rate) {
+            release_ns += self.random.random_range(0..=jitter_ns);
+            if let Some(flow) = packet.flow {
+                release_ns = self.in_order(flow, release_ns, now_ns);
+            }
         }
         Some(release_ns)
+    }
+
+    /// Not before what came before it on its connection.
+    fn in_order(&mut self, flow: Flow, release_ns: i64, now_ns: i64) -> i64 {
+        if self.last_ns.len() >= REMEMBERED_FLOWS {
+            self.last_ns.retain(|_, last_ns| *last_ns > now_ns);
+        }
+        let last_ns = self.last_ns.entry(flow).or_insert(release_ns);
+        *last_ns = release_ns.max(*last_ns);
+        *last_ns
     }
 }
 
@@ -169,7 +209,7 @@ struct Shared {
 }
 
 enum Told {
-    Shape(Shaper),
+    Shape(Box<Shaper>),
     End,
 }
 
@@ -224,11 +264,11 @@ impl Relay {
     /// Errors: the relay has ended, and why.
     pub(super) fn shape(
         &mut self,
-        delays: &BTreeMap<Pair, Duration>,
+        delays: &BTreeMap<Pair, Lag>,
         limits: Vec<Limit>,
         held: BTreeSet<Flow>,
     ) -> io::Result<()> {
-        self.tell(Told::Shape(Shaper::new(delays, limits, held)));
+        self.tell(Told::Shape(Box::new(Shaper::new(delays, limits, held))));
         match &self.thread {
             Some(thread) if !thread.is_finished() => Ok(()),
             _ => Err(self.end().err().unwrap_or_else(|| io::Error::other("the relay has ended"))),
@@ -290,7 +330,7 @@ impl Worker {
     fn run(mut self) -> io::Result<()> {
         let began = Instant::now();
         let now_ns = || i64::try_from(began.elapsed().as_nanos()).expect("a run takes no centuries");
-        let mut shaper = Shaper::default();
+        let mut shaper = Shaper::new(&BTreeMap::new(), Vec::new(), BTreeSet::new());
         let mut buffer = vec![0; 64 << 10];
         loop {
             let next_ns = self.waiting.first_key_value().map(|((at_ns, _), _)| at_ns - now_ns());
@@ -303,7 +343,7 @@ impl Worker {
             match told {
                 Some(Told::End) => return Ok(()),
                 Some(Told::Shape(new)) => {
-                    shaper = new;
+                    shaper = *new;
                     for (flow, packet) in std::mem::take(&mut self.held) {
                         self.wait(Some(flow).filter(|flow| shaper.held.contains(flow)), i64::MIN, packet);
                     }
@@ -400,6 +440,7 @@ mod tests {
     const A: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 10);
     const B: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 11);
     const MS: i64 = 1_000_000;
+    const LAG: Lag = Lag { delay: Duration::from_millis(20), jitter: Duration::ZERO };
 
     fn packet(pair: Pair, size_bytes: u64) -> Packet {
         Packet { pair, flow: None, tos: 0, size_bytes }
@@ -407,10 +448,33 @@ mod tests {
 
     #[test]
     fn delays_are_those_of_their_pairs() {
-        let mut shaper =
-            Shaper::new(&BTreeMap::from([((A, B), Duration::from_millis(20))]), Vec::new(), BTreeSet::new());
+        let mut shaper = Shaper::new(&BTreeMap::from([((A, B), LAG)]), Vec::new(), BTreeSet::new());
         assert_eq!(shaper.release_ns(&packet((A, B), 100), 7), Some(7 + 20 * MS));
         assert_eq!(shaper.release_ns(&packet((B, A), 100), 7), Some(7));
+    }
+
+    #[test]
+    fn jitter_is_drawn_for_each_packet_and_leaves_connections_in_order() {
+        let lag = Lag { jitter: Duration::from_millis(100), ..LAG };
+        let mut shaper = Shaper::new(&BTreeMap::from([((A, B), lag)]), Vec::new(), BTreeSet::new());
+        let flow = |port| Some((SocketAddrV4::new(A, port), SocketAddrV4::new(B, 9092)));
+        // Of no connection: each as it is drawn, one a millisecond.
+        let alone: Vec<i64> = (0..200)
+            .filter_map(|n| Some(shaper.release_ns(&packet((A, B), 100), n * MS)? - n * MS))
+            .collect();
+        assert!(alone.iter().all(|ns| (20 * MS..=120 * MS).contains(ns)), "{alone:?}");
+        let (least, most) = (alone.iter().min().expect("some"), alone.iter().max().expect("some"));
+        assert!(most - least > 80 * MS, "{least} to {most}");
+        for port in 1..=3000 {
+            let of_one = |n: i64, shaper: &mut Shaper| {
+                shaper.release_ns(&Packet { flow: flow(port), ..packet((A, B), 100) }, n * MS)
+            };
+            // Later connections begin later: what is over by then is forgotten.
+            let began = i64::from(port);
+            let released: Vec<i64> = (began..began + 9).filter_map(|n| of_one(n, &mut shaper)).collect();
+            assert!(released.is_sorted() && released.len() == 9, "{released:?}");
+        }
+        assert!(shaper.last_ns.len() <= REMEMBERED_FLOWS, "{}", shaper.last_ns.len());
     }
 
     #[test]
@@ -447,7 +511,7 @@ mod tests {
     #[test]
     fn probes_are_apart() {
         let limit = Limit { pairs: vec![(A, B)], bytes_per_s: 1000 };
-        let delays = BTreeMap::from([((A, B), Duration::from_millis(20))]);
+        let delays = BTreeMap::from([((A, B), LAG)]);
         let mut shaper = Shaper::new(&delays, vec![limit], BTreeSet::new());
         let probe =
             |kind: Kind, size_bytes| Packet { pair: (A, B), flow: None, tos: kind.services()[0], size_bytes };

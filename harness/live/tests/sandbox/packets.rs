@@ -1,6 +1,7 @@
 //! Packets that are lost, late, too many or refused: each kind proved by its own probes, alone and all at once.
 
 use super::*;
+use riprap_live::sandbox::Lag;
 
 /// Whether so many of [`LOSS_PROBES`] are about so many of a hundred.
 #[track_caller]
@@ -14,15 +15,24 @@ fn check_losses(network: &Network, lossy: &[(Endpoint, Endpoint)], percent: u32)
     }
 }
 
+/// So many milliseconds, always.
+fn ms(delay: u64) -> Lag {
+    Lag { delay: Duration::from_millis(delay), jitter: Duration::ZERO }
+}
+
 #[track_caller]
-fn check_delays(network: &Network, delays: &BTreeMap<(Endpoint, Endpoint), Duration>) {
+fn check_delays(network: &Network, delays: &BTreeMap<(Endpoint, Endpoint), Lag>) {
     let pairs = all_pairs(network);
     for (pair, took) in pairs.iter().zip(network.delays(&pairs).expect("probes work")) {
-        let expected = delays.get(pair).copied().unwrap_or_default();
-        let took = took.expect("it arrives");
+        let Lag { delay, jitter } = delays.get(pair).copied().unwrap_or_default();
+        let (least, most) = took.expect("it arrives");
         assert!(
-            took >= expected && took < expected + Duration::from_millis(50),
-            "{pair:?} took {took:?}, not {expected:?}"
+            least >= delay && least < delay + jitter / 2 + Duration::from_millis(50),
+            "{pair:?} took {least:?}, not {delay:?}"
+        );
+        assert!(
+            most - least >= jitter / 5,
+            "{pair:?} took {least:?} to {most:?}, which is no jitter of {jitter:?}"
         );
     }
 }
@@ -71,8 +81,13 @@ fn delays_delay_what_they_name() {
     check_inside("packets::delays_delay_what_they_name", |inside| {
         let network = nodes(inside, 3);
         check_delays(&network, &BTreeMap::new());
-        let ms = Duration::from_millis;
-        for delays in [&[((N0, N1), ms(200)), ((H, N1), ms(30))][..], &[((N2, H), ms(100))], &[]] {
+        let varies = |delay, jitter| Lag { jitter: Duration::from_millis(jitter), ..ms(delay) };
+        for delays in [
+            &[((N0, N1), ms(200)), ((H, N1), ms(30))][..],
+            &[((N2, H), ms(100))],
+            &[((N0, N1), varies(50, 300)), ((H, N1), ms(30))],
+            &[],
+        ] {
             let delays: BTreeMap<_, _> = delays.iter().copied().collect();
             network.set_delays(&delays).expect("delays");
             check_delays(&network, &delays);
@@ -88,8 +103,8 @@ fn streams_survive_delays_and_limits() {
         let (mut client, mut server) = connected(&network);
         client.set_write_timeout(Some(Duration::from_secs(4))).expect("x");
         let sent: Vec<u8> = (0..2_000_000_u32).map(|i| (i % 251) as u8).collect();
-        let delays =
-            BTreeMap::from([((N0, N1), Duration::from_millis(30)), ((N1, N0), Duration::from_millis(20))]);
+        let jitter = Duration::from_millis(20);
+        let delays = BTreeMap::from([((N0, N1), Lag { jitter, ..ms(30) }), ((N1, N0), ms(20))]);
         let both = BTreeSet::from([(N0, N1), (N1, N0)]);
         thread::scope(|scope| {
             let sent = &sent;
@@ -259,7 +274,7 @@ fn holds_hold_the_connections_that_stand() {
         other.write_all(b"1").expect("whole");
         assert_eq!(hear(&mut heard), Ok(b"1".to_vec()));
         // Another fault that comes and goes lets nothing go.
-        network.set_delays(&BTreeMap::from([((N0, N1), Duration::from_millis(1))])).expect("delays");
+        network.set_delays(&BTreeMap::from([((N0, N1), ms(1))])).expect("delays");
         network.set_delays(&BTreeMap::new()).expect("heals");
         assert_eq!(hear(&mut late), Err(ErrorKind::WouldBlock));
         let (mut again, mut soon) = connect(0);
@@ -280,7 +295,7 @@ fn kinds_do_not_undo_each_other() {
         let network = nodes(inside, 3);
         let both = [(N0, N1), (N1, N0)];
         let set: BTreeSet<_> = both.into_iter().collect();
-        let delays = BTreeMap::from(both.map(|pair| (pair, Duration::from_millis(60))));
+        let delays = BTreeMap::from(both.map(|pair| (pair, ms(60))));
         let refusals = BTreeMap::from([(NodeIx(1), BTreeSet::from([N0]))]);
         network.set_cuts(&set).expect("cuts apply");
         network.set_loss(&set, 40).expect("loses");

@@ -214,9 +214,9 @@ fn the_far_away_answer_late() {
     let (mut world, server, client, seen) = world(1, ask_on);
     world.run_until(1000 * MS);
     let near = seen.borrow().len();
-    let far_away = || BTreeMap::from([(server, 100 * MS)]);
+    let far_away = || BTreeMap::from([(server, (100 * MS, 0))]);
     world.set_delays(far_away(), Others::Outside(BTreeSet::from([server])));
-    assert_eq!([world.delay_ns((client, server)), world.delay_ns((server, server))], [100 * MS, 0]);
+    assert_eq!([world.delay_ns((client, server)), world.delay_ns((server, server))], [(100 * MS, 0), (0, 0)]);
     world.run_until(2000 * MS);
     let far = seen.borrow().len() - near;
     assert!((5..=10).contains(&far), "{far} answers in a second, each of which takes a tenth");

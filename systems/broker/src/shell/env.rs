@@ -1,6 +1,7 @@
 //! What the shell lends to a node: a folder, the machine's clock, seeded randomness, a log.
 
 use super::ShellConfig;
+use super::clock::WallClock;
 use super::conn::{Conn, Shared};
 use super::log::NodeLog;
 use super::timed_disk::{SyncTimes, TimedDisk};
@@ -10,13 +11,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The world as a live node sees it.
 pub(super) struct LiveEnv {
     disk: TimedDisk,
     draws: Draws,
     log: NodeLog,
+    clock: WallClock,
 }
 
 impl LiveEnv {
@@ -24,7 +25,13 @@ impl LiveEnv {
         let disk = TimedDisk::new(RealDisk::new(&config.dir).map_err(io::Error::other)?);
         let entity = format!("{} in life {:016x}", config.entity, life()?);
         let log = NodeLog::new(config.entity.clone());
-        Ok(LiveEnv { disk, draws: Draws::new(config.seed, entity), log })
+        let clock = WallClock::new(config.clock_offset.clone());
+        Ok(LiveEnv { disk, draws: Draws::new(config.seed, entity), log, clock })
+    }
+
+    /// Takes in how far the clock stands off, though nobody asks for the time.
+    pub(super) fn look_at_clock(&self) {
+        self.clock.offset_ms();
     }
 
     /// How long the disk's syncs took.
@@ -88,7 +95,7 @@ impl Env for LiveEnv {
     }
 
     fn wall_clock_ms(&self) -> i64 {
-        unix_ms()
+        self.clock.ms()
     }
 
     fn random_u64(&mut self, purpose: &'static str) -> u64 {
@@ -97,15 +104,6 @@ impl Env for LiveEnv {
 
     fn log(&mut self, level: LogLevel, module: &'static str, line: fmt::Arguments<'_>) {
         self.log.line(level, module, line);
-    }
-}
-
-/// Milliseconds since 1970; negative where the machine's clock stands before it.
-fn unix_ms() -> i64 {
-    let ms = |d: std::time::Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => ms(since),
-        Err(before) => -ms(before.duration()),
     }
 }
 
@@ -122,6 +120,7 @@ mod tests {
             seed: 1,
             entity: "n1".to_owned(),
             metrics: None,
+            clock_offset: None,
         };
         let first_draw = || LiveEnv::new(&config).expect("opens").random_u64("incarnation");
         assert_ne!(first_draw(), first_draw());

@@ -19,6 +19,7 @@
 //!
 //! What it cannot see: whether bytes that were sent reached the other side.
 
+mod clock;
 mod conn;
 mod env;
 mod log;
@@ -54,6 +55,8 @@ pub struct ShellConfig {
     pub entity: String,
     /// Where metrics and health are asked for; none: nowhere.
     pub metrics: Option<SocketAddr>,
+    /// The file that says how far its wall clock stands from the machine's; none: it is the machine's.
+    pub clock_offset: Option<PathBuf>,
 }
 
 /// The bounds of the shell's queues and waits; the default is what [`run`] uses.
@@ -263,6 +266,7 @@ impl Driver<'_> {
     async fn drive(&mut self) -> i32 {
         let mut batch = vec![Event::Start];
         loop {
+            self.env.look_at_clock();
             let mut effects = Effects::new();
             let mut env = BatchEnv { env: &mut self.env, conns: &self.conns, shared: &self.shared };
             for event in batch {

@@ -46,6 +46,7 @@ fn config(dir: &tempfile::TempDir) -> ShellConfig {
         seed: 1,
         entity: "n1".to_owned(),
         metrics: None,
+        clock_offset: None,
     }
 }
 

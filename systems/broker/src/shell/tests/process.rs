@@ -81,6 +81,7 @@ fn child() {
         seed: 1,
         entity: "n1".to_owned(),
         metrics: None,
+        clock_offset: None,
     };
     let run = || run(&mut Script(step), config);
     assert_eq!(logging(Path::new(&dir), run).expect("runs"), 0);

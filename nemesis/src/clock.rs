@@ -17,7 +17,7 @@ static INFO: FaultInfo = FaultInfo {
           looks at a file that says how far off it is; others are told by libfaketime, if it is installed and they ask the C library \
           (servers of NATS do not). Proved by reading them: in simulation the clock itself, of the bundled broker what its process \
           says that it goes by, of others what a program is told that goes by the same file, and that the node's process has \
-          loaded the library. Finds systems that tell order, leases or what is too old by a clock that others can set.",
+          loaded the library. The clock of a host as a whole is left alone. Finds systems that tell order, leases or what is too old by a clock that others can set.",
     strike_f: "clock",
     heal_f: "reset-clock",
     live: true,
@@ -34,10 +34,6 @@ impl Fault for Clock {
 
     fn needs_clocks(&self) -> bool {
         true
-    }
-
-    fn strikes_hosts(&self) -> bool {
-        false
     }
 
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {

@@ -509,6 +509,7 @@ impl Test {
 /// Where a test's faults are to strike.
 pub(crate) fn place(config: &TestConfig) -> Place {
     let (live, hosts) = (config.sim.is_none(), !config.hosts.is_empty());
+    let obstacle = if hosts { clock::obstacle_anywhere } else { clock::obstacle };
     Place {
         nodes: config.nodes,
         controllers: config.controllers,
@@ -521,7 +522,7 @@ pub(crate) fn place(config: &TestConfig) -> Place {
         hosts,
         existing: !config.bootstrap.is_empty(),
         upgrade: config.upgrade_to.is_some(),
-        no_clocks: system(&config.system).ok().and_then(|(system, _)| clock::obstacle(system.clock())),
+        no_clocks: system(&config.system).ok().and_then(|(system, _)| obstacle(system.clock())),
     }
 }
 

@@ -109,7 +109,7 @@ pub trait Fault: Sync {
         true
     }
 
-    /// Whether it can strike nodes on machines of their own, whose agents keep no packets waiting and leave clocks alone.
+    /// Whether it can strike nodes on machines of their own, whose agents keep no packets waiting.
     fn strikes_hosts(&self) -> bool {
         true
     }

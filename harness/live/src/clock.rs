@@ -40,12 +40,18 @@ const CACHED: Duration = Duration::from_millis(2100);
 /// Between two looks whether it has.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Why the clocks of real nodes cannot be set, if they cannot.
+/// Why the clocks of real nodes cannot be set on this machine, if they cannot.
 pub fn obstacle(via: ClockVia) -> Option<&'static str> {
     match via {
-        ClockVia::Option(_) => None,
-        ClockVia::Preloaded if library().is_some() => None,
-        ClockVia::Preloaded => Some("libfaketime is not installed"),
+        ClockVia::Preloaded if library().is_none() => Some("libfaketime is not installed"),
+        via => obstacle_anywhere(via),
+    }
+}
+
+/// The same of whatever machine.
+pub fn obstacle_anywhere(via: ClockVia) -> Option<&'static str> {
+    match via {
+        ClockVia::Option(_) | ClockVia::Preloaded => None,
         ClockVia::Machine(why) => Some(why),
     }
 }

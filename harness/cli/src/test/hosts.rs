@@ -81,6 +81,7 @@ pub(super) fn deploy(
         cache: cache.as_deref(),
         log_root: run.path().join("nodes"),
         has_disks: test.faults.iter().any(|(fault, _)| fault.needs_disks()),
+        has_clocks: test.faults.iter().any(|(fault, _)| fault.needs_clocks()),
         deployment: test.deployment.clone(),
         upgraded: test.config.upgrade_to.clone().zip(test.upgraded.clone()),
     };

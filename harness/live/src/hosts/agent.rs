@@ -2,6 +2,7 @@
 
 use super::probes::Probes;
 use super::protocol::{Ask, Begin, Begun, SILENCE};
+use crate::clock::{self, NodeClock};
 use crate::node::Node;
 use crate::sandbox::{HostNetwork, NodeProcess, ProcessError, ProcessSpec, is_refused};
 use crate::{files, interrupt};
@@ -150,6 +151,12 @@ impl Serving {
         let system = find(&begin.system, described.as_deref())?;
         system.prepare(&begin.deployment, &[begin.node])?;
         let mut node = Node::new(begin.node, data_dir(root));
+        if begin.has_clock {
+            let via = system.clock();
+            // It is this host that has to have what another time is told by.
+            clock::obstacle(via).map_or(Ok(()), |why| Err(format!("its clock cannot be set: {why}")))?;
+            node.clock = Some(NodeClock::new(via, &log_dir(root)).map_err(in_short)?);
+        }
         node.furnish(begin.has_disk, begin.deployment.seed).map_err(in_short)?;
         let probes = Probes::open().map_err(|e| format!("failed to open a port for probes: {e}"))?;
         let probe_port = probes.port().map_err(|e| format!("failed to open a port for probes: {e}"))?;
@@ -172,6 +179,8 @@ impl Serving {
             Ask::Stop => told(self.stop()),
             Ask::FlipBit { draw } => told(node.flip_bit(draw)),
             Ask::CutTail { draw } => told(node.cut_tail(draw)),
+            Ask::ClockOffset => told(node.clock_offset_ms()),
+            Ask::SetClockOffset { offset_ms } => told(node.set_clock_offset_ms(offset_ms)),
             Ask::HasRotted => json(node.has_rotted()),
             Ask::ReplaceDisk => told(node.replace_disk()),
             Ask::PowerFail => told(node.power_fail()),
@@ -195,14 +204,16 @@ impl Serving {
     fn start(&mut self) -> Result<(), ClusterError> {
         let command = self.command();
         let Serving { root, node, .. } = self;
-        node.start(|| spawn(command, root))
+        let clock = node.clock.clone();
+        node.start(|| spawn(command, root, clock.as_ref()))
     }
 
     fn restart(&mut self, is_upgrade: bool) -> Result<Turn, ClusterError> {
         self.node.is_upgraded |= is_upgrade;
         let command = self.command();
         let Serving { begin, root, node, .. } = self;
-        let turn = node.restart(|| spawn(command.clone(), root))?;
+        let clock = node.clock.clone();
+        let turn = node.restart(|| spawn(command.clone(), root, clock.as_ref()))?;
         match begin.upgraded.as_ref().filter(|_| node.is_upgraded) {
             Some((name, _)) => node.tell_version(turn, name, &command),
             None => Ok(turn),
@@ -230,8 +241,11 @@ impl Serving {
     }
 }
 
-fn spawn(command: NodeCommand, root: &Path) -> Result<NodeProcess, ProcessError> {
+fn spawn(command: NodeCommand, root: &Path, clock: Option<&NodeClock>) -> Result<NodeProcess, ProcessError> {
     let mut spec = ProcessSpec::of(command, log_dir(root).join("node.log"));
+    if let Some(clock) = clock {
+        clock.lend(&mut spec);
+    }
     spec.env.insert(MARKER.into(), root.into());
     NodeProcess::spawn_here(&spec)
 }

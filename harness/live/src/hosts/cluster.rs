@@ -61,6 +61,8 @@ pub struct HostsSpec<'a> {
     pub log_root: PathBuf,
     /// Whether each node gets a disk that forgets, fills and slows down as it is told.
     pub has_disks: bool,
+    /// Whether each node gets a clock that can be set.
+    pub has_clocks: bool,
     /// The rest of the deployment; its `nodes` are filled in.
     pub deployment: Deployment,
     /// The same of another version, if nodes may go to one, with what that is called.
@@ -140,6 +142,7 @@ impl HostCluster {
                 upgraded,
                 node: *id,
                 has_disk: spec.has_disks,
+                has_clock: spec.has_clocks,
                 spared: name.port(),
             };
             begin_host(connection, folder, &wanted.agent, begin).map(|host| (*id, Arc::new(host)))
@@ -522,6 +525,14 @@ impl Cluster for HostCluster {
 
     fn cut_tail(&self, id: NodeId, draw: u64) -> Result<Option<CutFile>, ClusterError> {
         self.ask(id, &Ask::CutTail { draw })
+    }
+
+    fn clock_offset_ms(&self, id: NodeId) -> Result<i64, ClusterError> {
+        self.ask(id, &Ask::ClockOffset)
+    }
+
+    fn set_clock_offset_ms(&self, id: NodeId, offset_ms: i64) -> Result<(), ClusterError> {
+        self.ask(id, &Ask::SetClockOffset { offset_ms })
     }
 
     fn disk_has_rotted(&self, id: NodeId) -> Result<bool, ClusterError> {

@@ -40,6 +40,10 @@ pub(super) enum Ask {
     CutTail {
         draw: u64,
     },
+    ClockOffset,
+    SetClockOffset {
+        offset_ms: i64,
+    },
     HasRotted,
     ReplaceDisk,
     PowerFail,
@@ -92,6 +96,8 @@ pub(super) struct Begin {
     pub(super) node: NodeId,
     /// Whether it gets a disk that does as it is told.
     pub(super) has_disk: bool,
+    /// Whether it gets a clock that can be set.
+    pub(super) has_clock: bool,
     /// The port of this host that SSH listens at.
     pub(super) spared: u16,
 }

@@ -504,8 +504,9 @@ mod tests {
         check("partition:controller", Ok("partition(Controller-one-other)"));
         check("partition:controller:one-other", Ok("partition(Controller-one-other)"));
         let shapes = "one, halves, random-halves, one-way, bridge, majorities-ring, alone, one-clients, majority-clients, mute";
-        let refused =
-            format!("unknown shape `one-other` of fault `partition`; one of: {shapes}, broker, controller");
+        let refused = format!(
+            "unknown shape `one-other` of fault `partition`; one of: {shapes}, broker, controller, storage"
+        );
         check("partition:one-other", Err(&refused));
         check(
             "kill:controller:some",

@@ -127,15 +127,15 @@ mod tests {
         for (line, expected) in [
             (
                 "",
-                "a command is missing; one of: test, sim, replay, shrink, check, report, list, broker, compare, self-test, agent",
+                "a command is missing; one of: test, sim, replay, shrink, check, report, list, broker, objects, compare, self-test, agent",
             ),
             (
                 "tset",
-                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker, compare, self-test, agent",
+                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker, objects, compare, self-test, agent",
             ),
             (
                 "help tset",
-                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker, compare, self-test, agent",
+                "unknown command `tset`; one of: test, sim, replay, shrink, check, report, list, broker, objects, compare, self-test, agent",
             ),
             ("-x", "unknown option `-x`; `riprap --help` tells what there is"),
             ("test --foo", "unknown option `--foo`; `riprap test --help` tells what there is"),

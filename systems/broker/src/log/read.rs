@@ -46,15 +46,22 @@ impl PartitionLog {
         let mut next_offset = from_offset;
         for segment in &self.segments[start..] {
             let end = segment.position_past(limits.below_offset);
-            let want = end.saturating_sub(position).min(max_bytes as u64);
+            let left = end.saturating_sub(position);
+            let want = left.min(max_bytes as u64);
             let chunk = segment.read(disk, position, want)?;
             let is_to_end = position + want == segment.size_bytes;
+            // All batches below the limit are whole in what is read.
+            let has_all_below = want == left;
             let mut taken = 0;
             while taken < chunk.len() {
                 let corrupt = |why| segment.corrupt(position + taken as u64, why);
                 let mut rest = chunk.slice(taken..);
                 let header = match BatchHeader::parse(&rest) {
                     Ok(header) if header.size_bytes <= rest.len() => header,
+                    Ok(header) if has_all_below && header.next_offset() <= limits.below_offset => {
+                        let (need, have) = (header.size_bytes, rest.len());
+                        return Err(corrupt(BatchError::CutOff { need, have }.into()));
+                    }
                     Ok(_) | Err(BatchError::CutOff { .. }) if !is_to_end => break,
                     Ok(header) => {
                         let (need, have) = (header.size_bytes, rest.len());
@@ -67,6 +74,8 @@ impl PartitionLog {
                     return Err(corrupt(Corruption::Offset { expected: next_offset, found }));
                 }
                 if header.next_offset() > limits.below_offset {
+                    // By what it says of itself, which may be what has rotted: nobody is to take its place for the end.
+                    RecordBatch::take_first(&mut rest).map_err(|why| corrupt(why.into()))?;
                     break;
                 }
                 // The batch's checksum does not cover its epoch.

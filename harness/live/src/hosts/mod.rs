@@ -18,6 +18,8 @@
 
 pub mod agent;
 mod cluster;
+mod deploy;
+mod links;
 mod probes;
 mod protocol;
 mod remote;

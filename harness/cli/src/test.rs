@@ -16,7 +16,7 @@ use live::{LiveStage, RealCluster};
 use phases::{Active, Stage as _, observe_op, phases};
 use riprap_checker::{Valid, Verdict};
 use riprap_core::client::SubscribeVia;
-use riprap_core::cluster::{Cluster, NodeId};
+use riprap_core::cluster::NodeId;
 use riprap_core::fault::Fault;
 use riprap_core::plan::{MAX_NODES, Physics, Plan, TestConfig};
 use riprap_core::system::{CLIENT_SETTING, Deployment};
@@ -490,15 +490,7 @@ impl Test {
         };
         let cluster = LiveCluster::new(inside, spec).map_err(Failure::harness)?;
         cluster.prepare().map_err(Failure::harness)?;
-        // Last come those that the others ask for their data.
-        for node in cluster.nodes().into_iter().rev() {
-            cluster.start(node).map_err(Failure::harness)?;
-        }
-        let serving = cluster.await_serving(DEPLOY_LIMIT, &mut || {
-            progress.borrow_mut().tick();
-            stop.load(Ordering::Relaxed)
-        });
-        serving.map_err(|why| {
+        live::start_all(&*cluster, progress, stop)?.map_err(|why| {
             let hint = full_disk(run.path()).unwrap_or_else(|| format!("logs in {}", run.path().display()));
             Failure::Harness(format!("the cluster does not serve: {why}; {hint}"))
         })?;

@@ -1,17 +1,17 @@
 //! A run on other machines, over SSH.
 
 use super::crash::NodeCrash;
-use super::live::RealCluster;
+use super::live::{self, RealCluster};
 use super::{DEPLOY_LIMIT, Test};
 use crate::Failure;
 use crate::args::TestArgs;
-use riprap_core::cluster::{Cluster as _, ClusterError};
+use riprap_core::cluster::ClusterError;
 use riprap_core::system::System;
 use riprap_live::hosts::{HostCluster, HostsSpec, Login};
 use riprap_live::runner::Clients;
 use riprap_results::{Progress, RunDir, StatusLine};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -89,14 +89,7 @@ pub(super) fn deploy(
     line.into_inner().unwrap_or_else(PoisonError::into_inner).wipe();
     let cluster = cluster.map_err(Failure::harness)?;
     progress.borrow_mut().phase("deploy", Some(DEPLOY_LIMIT));
-    for node in cluster.nodes() {
-        cluster.start(node).map_err(Failure::harness)?;
-    }
-    let serving = cluster.await_serving(DEPLOY_LIMIT, &mut || {
-        progress.borrow_mut().tick();
-        stop.load(Ordering::Relaxed) || cluster.lost().is_some()
-    });
-    serving.map_err(|why| {
+    live::start_all(&*cluster, progress, stop)?.map_err(|why| {
         let why = cluster.ask_for_lost().unwrap_or(why);
         // They say more, where they can be had.
         let logs = cluster

@@ -1,8 +1,8 @@
 //! A run on real nodes: processes in the sandbox, clients on threads.
 
-use super::Test;
 use super::crash::NodeCrash;
 use super::phases::{Active, Stage, observe_op, strike};
+use super::{DEPLOY_LIMIT, Test};
 use crate::Failure;
 use riprap_core::History;
 use riprap_core::client::{ClientLog, Life};
@@ -100,6 +100,22 @@ impl RealCluster for LiveCluster {
     fn stop(&self) -> Result<(), ClusterError> {
         LiveCluster::stop(self)
     }
+}
+
+/// Starts every node and waits until all serve. Errors: a node that cannot be started; inside, what is still waited for.
+pub(super) fn start_all(
+    cluster: &dyn RealCluster,
+    progress: &RefCell<Progress>,
+    stop: &AtomicBool,
+) -> Result<Result<(), String>, Failure> {
+    // Last in their order come those that the others ask for their data.
+    for node in cluster.nodes().into_iter().rev() {
+        cluster.start(node).map_err(Failure::harness)?;
+    }
+    Ok(cluster.await_serving(DEPLOY_LIMIT, &mut || {
+        progress.borrow_mut().tick();
+        stop.load(Ordering::Relaxed) || cluster.lost().is_some()
+    }))
 }
 
 /// See the module.

@@ -126,14 +126,6 @@ pub fn validate(properties: &[(String, String)]) -> Result<(), String> {
     Ok(())
 }
 
-/// How long a consumer's assignment is left alone. One that takes a partition away and gives it back stops it first; if
-/// the next does so again before it has stopped, librdkafka stops it twice and ends the whole process:
-/// `rd_kafka_assignment_partition_stopped: Assertion rktp->rktp_started failed`. Nothing says when it has stopped.
-/// Source: librdkafka, rdkafka_assignment.c; met in two of a hundred runs, with assigns 0.1 ms apart; the tests meet it at
-/// once without this. A group that gives and takes in turn does the same to it: met once in two hundred runs. Half a second
-/// was not enough on a machine with much else to do.
-const SETTLE: Duration = Duration::from_millis(1500);
-
 /// A connection that a transactional producer does not use for so long is closed. Offsets of a transaction go to a group's
 /// coordinator, which librdkafka takes from a cache; if that broker is down it waits, whatever the timeout, for some
 /// connection to change its state before it asks who coordinates by now.
@@ -151,8 +143,8 @@ pub struct KafkaLog {
     observer: Option<BaseConsumer>,
     /// Whether the consumer has subscribed.
     in_group: bool,
-    /// When the consumer last assigned keys by itself.
-    assigned_at: Option<Instant>,
+    /// Whether the consumer has assigned keys by itself.
+    has_assigned: bool,
     /// The keys that the consumer holds, each with the offset to go on from, once it has read there.
     held: BTreeMap<Key, Option<Offset>>,
     /// Those that the group gave it: only of these does it commit.
@@ -177,7 +169,7 @@ impl KafkaLog {
             consumer: None,
             observer: None,
             in_group: false,
-            assigned_at: None,
+            has_assigned: false,
             held: BTreeMap::new(),
             given: BTreeSet::new(),
             rebalance: Arc::default(),
@@ -259,11 +251,7 @@ impl KafkaLog {
                     .set("heartbeat.interval.ms", "1000");
             }
             properties.set("max.poll.interval.ms", self.max_poll_interval_ms().to_string());
-            let context = Rebalances {
-                config: self.config.clone(),
-                seen: Arc::clone(&self.rebalance),
-                changed_at: Mutex::default(),
-            };
+            let context = Rebalances { config: self.config.clone(), seen: Arc::clone(&self.rebalance) };
             let made = self.finish(properties).create_with_context(context);
             self.consumer = Some(made.map_err(|e| self.error(&e))?);
         }
@@ -419,14 +407,11 @@ impl KafkaLog {
         let list = self.list(held.iter().map(|(key, position)| {
             (*key, position.map_or(BEGINNING, |position| RdOffset::Offset(position.0)))
         }))?;
-        if self.in_group {
+        if self.in_group || self.has_assigned {
             self.leave();
         }
-        if let Some(before) = self.assigned_at {
-            std::thread::sleep(SETTLE.saturating_sub(before.elapsed()));
-        }
+        self.has_assigned = true;
         self.consumer()?.assign(&list).map_err(|e| self.error(&e))?;
-        self.assigned_at = Some(Instant::now());
         self.held = held;
         Ok(())
     }
@@ -434,12 +419,16 @@ impl KafkaLog {
     /// Throws the consumer away, and with it its membership of the group or the keys that it took by itself: the next one
     /// begins anew. librdkafka's consumer is not made for both ways in turn: when one leaves its group and assigns keys,
     /// the group's revocation is served by a later poll, and would take the new keys; when one subscribes, keys that it
-    /// had assigned are read, and committed, until the group has given it others.
-    /// Source: librdkafka 2.12.1, rdkafka_cgrp.c, rd_kafka_cgrp_subscribe, rd_kafka_cgrp_unsubscribe.
+    /// had assigned are read, and committed, until the group has given it others. Nor does it take a partition away and give
+    /// it back, as one assignment after another does, and then let go of it, to assign again or to end: what is still
+    /// stopping from the first time, which nobody is told, is stopped twice, and librdkafka ends the whole process
+    /// (`rd_kafka_assignment_partition_stopped: Assertion rktp->rktp_started failed`).
+    /// Source: librdkafka 2.12.1, rdkafka_cgrp.c, rd_kafka_cgrp_subscribe, rd_kafka_cgrp_unsubscribe; rdkafka_assignment.c,
+    /// rd_kafka_assignment_serve_removals.
     fn leave(&mut self) {
         self.consumer = None;
         self.in_group = false;
-        self.assigned_at = None;
+        self.has_assigned = false;
         self.held.clear();
         self.given.clear();
         self.parting.append(&mut self.rebalance.lock().expect("no holder panics"));

@@ -1,6 +1,6 @@
 //! What librdkafka calls back: its own warnings, how a record ended, and what a group gives and takes.
 
-use super::{BEGINNING, Report, SETTLE, ask_timeout};
+use super::{BEGINNING, Report, ask_timeout};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{
@@ -14,7 +14,6 @@ use rdkafka::types::RDKafkaRespErr;
 use riprap_core::client::{ClientConfig, ClientLog};
 use riprap_core::op::{Offset, Rebalance};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// Hears how the one record under way ended.
 pub(super) struct Reports {
@@ -47,18 +46,6 @@ impl ProducerContext for Reports {
 pub(super) struct Rebalances {
     pub(super) config: ClientConfig,
     pub(super) seen: Arc<Mutex<Vec<Rebalance>>>,
-    /// When its group last gave or took something.
-    pub(super) changed_at: Mutex<Option<Instant>>,
-}
-
-impl Rebalances {
-    /// Leaves what the group last changed alone for a while; see [`SETTLE`].
-    fn settle(&self) {
-        let before = *self.changed_at.lock().expect("no holder panics");
-        if let Some(before) = before {
-            std::thread::sleep(SETTLE.saturating_sub(before.elapsed()));
-        }
-    }
 }
 
 impl ClientContext for Rebalances {
@@ -70,7 +57,6 @@ impl ClientContext for Rebalances {
 impl ConsumerContext for Rebalances {
     /// What librdkafka would do by itself, but with every offset resolved first; see [`BEGINNING`].
     fn rebalance(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
-        self.settle();
         let is_cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
         let done = if what == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             self.pre_rebalance(consumer, &RdRebalance::Assign(list));
@@ -80,7 +66,6 @@ impl ConsumerContext for Rebalances {
             self.pre_rebalance(consumer, &RdRebalance::Revoke(list));
             if is_cooperative { consumer.incremental_unassign(list) } else { consumer.unassign() }
         };
-        *self.changed_at.lock().expect("no holder panics") = Some(Instant::now());
         if let Err(error) = done {
             self.config.log.0(&format!("a rebalance was not carried out: {error}"));
         }

@@ -136,20 +136,36 @@ fn a_group_waits_for_a_member_that_has_died() -> Result<(), LogError> {
     Ok(())
 }
 
-/// librdkafka ends the process if a partition is taken and given back again while it is still stopping from the last time.
+/// librdkafka ends the process if a partition that was taken and given back is taken again while it is still stopping from
+/// the first time, be it by an assignment, by a client that goes to its group, or by one that ends.
 #[test]
 fn keys_may_be_assigned_again_at_once() -> Result<(), LogError> {
     let mock = MockCluster::new(1).expect("a cluster in memory");
     mock.create_topic("t0", 4, 1).expect("a topic that is not there yet");
-    let mut log = client(&mock, None);
     let keys = [Key(0), Key(1)];
-    block_on(log.assign(&keys, true))?;
-    block_on(log.send(Key(0), Value(0)))?;
-    poll_until(&mut log, 0, 0)?;
-    for _ in 0..3 {
-        block_on(log.assign(&keys, false))?;
-    }
+    block_on(client(&mock, None).send(Key(0), Value(0)))?;
+    let again = |life: Life| {
+        let mut log = mortal(&mock, None, life);
+        block_on(log.assign(&keys, true))?;
+        assert_eq!(poll_until(&mut log, 0, 0)?, (vec![0], Vec::new()));
+        for _ in 0..3 {
+            block_on(log.assign(&keys, false))?;
+        }
+        Ok::<_, LogError>(log)
+    };
+    let mut log = again(Life::default())?;
     block_on(log.send(Key(0), Value(1)))?;
     assert_eq!(poll_until(&mut log, 0, 1)?, (vec![1], Vec::new()));
+    block_on(log.assign(&keys, true))?;
+    poll_until(&mut log, 0, 1)?;
+    block_on(log.assign(&keys, true))?;
+    block_on(log.subscribe(&[Key(0)]))?;
+    assert_eq!(poll_until(&mut log, 0, 1)?, (vec![0, 1], vec!["assigned".to_owned()]));
+
+    drop(again(Life::default())?);
+    let life = Life::default();
+    let dying = again(life.clone())?;
+    life.end();
+    drop(dying);
     Ok(())
 }

@@ -19,7 +19,6 @@ static INFO: FaultInfo = FaultInfo {
           a leader which cannot read its log.",
     strike_f: "bit-flip",
     heal_f: "replace-disk",
-    live: true,
     min_copies: 2,
     shapes: &[
         Shape { name: "running", doc: "Of a node that goes on as if nothing had happened.", min_nodes: 3 },

@@ -21,7 +21,6 @@ static INFO: FaultInfo = FaultInfo {
           that nobody ends, and producers whose successors are not told apart from them.",
     strike_f: "client-crash",
     heal_f: "after-client-crash",
-    live: true,
     min_copies: 1,
     shapes: &[
         Shape { name: "one", doc: "One client.", min_nodes: 1 },

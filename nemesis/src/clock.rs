@@ -20,7 +20,6 @@ static INFO: FaultInfo = FaultInfo {
           loaded the library. The clock of a host as a whole is left alone. Finds systems that tell order, leases or what is too old by a clock that others can set.",
     strike_f: "clock",
     heal_f: "reset-clock",
-    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };

@@ -17,7 +17,6 @@ static INFO: FaultInfo = FaultInfo {
           from the file system. Finds systems that acknowledge what they could not write, or cannot read what a cut write leaves.",
     strike_f: "disk-full",
     heal_f: "make-room",
-    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };

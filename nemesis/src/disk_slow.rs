@@ -18,7 +18,6 @@ static INFO: FaultInfo = FaultInfo {
           reckon with a disk that stalls.",
     strike_f: "disk-slow",
     heal_f: "heal-disk",
-    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };

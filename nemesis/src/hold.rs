@@ -17,7 +17,6 @@ static INFO: FaultInfo = FaultInfo {
           transaction, an end of a transaction after the next has begun.",
     strike_f: "hold",
     heal_f: "let-go",
-    live: true,
     min_copies: 1,
     shapes: LINKS,
 };

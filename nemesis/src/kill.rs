@@ -13,7 +13,6 @@ static INFO: FaultInfo = FaultInfo {
           power-loss takes that.",
     strike_f: "kill",
     heal_f: "restart",
-    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };

@@ -31,7 +31,6 @@ static INFO: FaultInfo = FaultInfo {
           slow for dead, and late answers for those of another question.",
     strike_f: "latency",
     heal_f: "heal-latency",
-    live: true,
     min_copies: 1,
     shapes: LINKS,
 };

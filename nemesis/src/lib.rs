@@ -129,6 +129,8 @@ pub struct Place {
     pub upgrade: bool,
     /// Whether real ones are on machines of their own.
     pub hosts: bool,
+    /// Whether others can join real ones.
+    pub joins: bool,
     /// Why real ones cannot be given clocks of their own, if they cannot.
     pub no_clocks: Option<&'static str>,
 }
@@ -179,11 +181,6 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
                     others.join(", ")
                 ));
             }
-            if place.live && !fault.info().live {
-                return Err(format!(
-                    "fault `{name}` strikes simulated nodes only; leave it out, or add --sim"
-                ));
-            }
             if !place.live && !fault.strikes_simulated() {
                 return Err(format!("fault `{name}` strikes real nodes only; leave it out"));
             }
@@ -197,6 +194,9 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
                 return Err(format!(
                     "fault `{name}` strikes nodes in the sandbox only; leave it out, or leave --hosts out"
                 ));
+            }
+            if lacks_joins(fault, place) {
+                return Err(format!("fault `{name}` cannot strike there: {MEMBERS_STAY}; leave it out"));
             }
             if let Some(why) = lacks_clocks(fault, place) {
                 return Err(format!("fault `{name}` cannot strike there: {why}; leave it out"));
@@ -238,6 +238,14 @@ fn lacks_disks(fault: &dyn Fault, place: Place) -> bool {
     place.live && fault.needs_disks() && !place.disks
 }
 
+/// Why no other node joins some systems.
+const MEMBERS_STAY: &str = "no node joins this system while it runs";
+
+/// Whether a fault needs a system that others can join, and this one they cannot.
+fn lacks_joins(fault: &dyn Fault, place: Place) -> bool {
+    place.live && fault.needs_spare() && !place.joins
+}
+
 /// Why real nodes cannot be given clocks that a fault needs, if they cannot.
 fn lacks_clocks(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     place.no_clocks.filter(|_| place.live && fault.needs_clocks())
@@ -251,14 +259,14 @@ fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     }
     if place.existing && fault.strikes_nodes() {
         Some("nodes are left alone")
-    } else if place.live && !info.live {
-        Some("simulated nodes only")
     } else if !place.live && !fault.strikes_simulated() {
         Some("real nodes only")
     } else if fault.needs_upgrade() && !place.upgrade {
         Some("needs --upgrade-to")
     } else if place.hosts && !fault.strikes_hosts() {
         Some("in the sandbox only")
+    } else if lacks_joins(fault, place) {
+        Some(MEMBERS_STAY)
     } else if let Some(why) = lacks_clocks(fault, place) {
         Some(why)
     } else if lacks_disks(fault, place) {
@@ -351,6 +359,7 @@ mod tests {
         hosts: false,
         existing: false,
         upgrade: false,
+        joins: false,
         no_clocks: None,
     };
 
@@ -387,7 +396,8 @@ mod tests {
         let all = "bit-flip, client-crash, clock, disk-full, disk-slow, hold, kill, latency, loss, membership, partition, pause, power-loss, rate, reject, \
                    reset, rolling-restart, rolling-upgrade, truncate";
         check("kil", 3, Err(&format!("unknown fault `kil`; one of: {all}, all, none")));
-        let refused = "fault `membership` strikes simulated nodes only; leave it out, or add --sim";
+        let refused =
+            "fault `membership` cannot strike there: no node joins this system while it runs; leave it out";
         check("kill:one,membership", 3, Err(refused));
         check_there("kill:one,clock:one", 3, false, Ok("kill(one) clock(one)"));
         check_there("loss", 3, false, Err("fault `loss` strikes real nodes only; leave it out"));
@@ -415,11 +425,10 @@ mod tests {
                 .into_iter()
                 .map(|(name, why)| format!("{name} {why}"))
                 .collect();
-        let only_simulated = |name: &str| format!("{name} simulated nodes only");
         let no_disk = |name: &str| format!("{name} /dev/fuse cannot be opened");
         let mut expected = vec!["bit-flip needs more nodes".to_owned(), "clock no such thing".to_owned()];
         expected.extend(["disk-full", "disk-slow"].map(no_disk));
-        expected.push(only_simulated("membership"));
+        expected.push("membership no node joins this system while it runs".to_owned());
         expected.extend(["partition needs more nodes".to_owned(), no_disk("power-loss")]);
         expected.push("rolling-upgrade needs --upgrade-to".to_owned());
         expected.push("truncate only by its name".to_owned());
@@ -474,6 +483,20 @@ mod tests {
             Some("fault `clock` cannot strike there: libfaketime is not installed; leave it out")
         );
         assert!(parse(&["clock".to_owned()], Place { live: false, ..there }).is_ok());
+    }
+
+    #[test]
+    fn who_joins_is_let_in() {
+        let words = ["membership".to_owned()];
+        let count = |place: Place| parse(&words, place).map(|choices| choices.len());
+        assert_eq!(count(Place { joins: true, ..REAL }), Ok(1));
+        assert_eq!(count(Place { live: false, ..REAL }), Ok(1));
+        let refused =
+            "fault `membership` strikes nodes in the sandbox only; leave it out, or leave --hosts out";
+        assert_eq!(count(Place { joins: true, hosts: true, ..REAL }), Err(refused.to_owned()));
+        let refused = "fault `membership` may cost one of each key's copies, of which there is 1; a --replication of 2 or more \
+                       is right";
+        assert_eq!(count(Place { joins: true, copies: 1, ..REAL }), Err(refused.to_owned()));
     }
 
     #[test]

@@ -21,7 +21,6 @@ static INFO: FaultInfo = FaultInfo {
           10^17 times. Packets are of the size that they would have on a wire. Real nodes only: a simulated network has connections, and no packets. Finds timeouts that do not reckon with TCP's own.",
     strike_f: "loss",
     heal_f: "heal-loss",
-    live: true,
     min_copies: 1,
     shapes: LINKS,
 };

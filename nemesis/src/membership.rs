@@ -8,16 +8,17 @@ use serde_json::{Value as Json, json};
 
 static INFO: FaultInfo = FaultInfo {
     name: "membership",
-    doc: "A node that was not part of the cluster is started and joins it, and an administrator has it take the place of a \
-          replica of every other partition or so. Healed by an administrator who moves back what it has, and unregisters it: \
-          the run goes on to its final reads once only the nodes are left that it began with. Administrators ask over the wire, \
-          and try until it is done, whatever other faults are at work. Proved by the process that runs; what the cluster then \
-          says of its members and of where partitions are is told when it is healed. In simulation only. A topic that is made just when \
-          the node leaves may have a copy there, which goes with it: so it needs two copies of each key. Finds systems that \
-          lose records as replicas move, or that believe a replica or a leader that is one no longer.",
+    doc: "A node that was not part of the cluster is started and joins it as a broker, and an administrator has it take the \
+          place of a replica of every other partition or so. Healed by an administrator who moves back what it has, and \
+          unregisters it; of a real cluster the final reads wait until that is done. Administrators ask over the wire, and try \
+          until it is done, whatever other faults are at work. Proved by the process that runs, and by what the \
+          cluster says of its members and of where partitions are, as far as it has come by then; the act that follows tells the \
+          rest. Of real systems the bundled broker and \
+          Apache Kafka, in the sandbox. A topic that is made just when the node leaves may have a copy there, which goes with \
+          it: so it needs two copies of each key. Finds systems that lose records as replicas move, or that believe a replica \
+          or a leader that is one no longer.",
     strike_f: "add-member",
     heal_f: "remove-member",
-    live: false,
     min_copies: 2,
     shapes: &[Shape { name: "join", doc: "One node more, for a while.", min_nodes: 3 }],
 };
@@ -27,6 +28,10 @@ pub(crate) struct Membership;
 impl Fault for Membership {
     fn info(&self) -> &'static FaultInfo {
         &INFO
+    }
+
+    fn strikes_hosts(&self) -> bool {
+        false
     }
 
     fn needs_spare(&self) -> bool {
@@ -49,8 +54,10 @@ impl Fault for Membership {
         cluster.start(node)?;
         cluster.change_members(MemberChange::Join { node, draw })?;
         let mut effect = crate::observe(cluster, &[node], |state| *state == NodeState::Running)?;
-        if !before.is_empty() {
-            effect.evidence["before"] = before.into();
+        for (when, told) in [("before", before), ("told", cluster.members_told()?)] {
+            if !told.is_empty() {
+                effect.evidence[when] = told.into();
+            }
         }
         Ok(effect)
     }

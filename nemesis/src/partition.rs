@@ -15,7 +15,6 @@ static INFO: FaultInfo = FaultInfo {
           A cut in one direction stops TCP in both, since acknowledgements are lost: only datagrams are truly one-way.",
     strike_f: "partition",
     heal_f: "heal-partition",
-    live: true,
     min_copies: 1,
     shapes: &[
         Shape { name: "one", doc: "One node is cut off from all others.", min_nodes: 2 },

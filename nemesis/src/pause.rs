@@ -13,7 +13,6 @@ static INFO: FaultInfo = FaultInfo {
           lasts.",
     strike_f: "pause",
     heal_f: "resume",
-    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };

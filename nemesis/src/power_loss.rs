@@ -15,7 +15,6 @@ static INFO: FaultInfo = FaultInfo {
           cannot read what a torn write leaves.",
     strike_f: "power-loss",
     heal_f: "power-on",
-    live: true,
     min_copies: 1,
     shapes: ONE_TO_ALL,
 };

@@ -22,7 +22,6 @@ static INFO: FaultInfo = FaultInfo {
           heartbeat.",
     strike_f: "limit-rate",
     heal_f: "heal-rate",
-    live: true,
     min_copies: 1,
     shapes: LINKS,
 };

@@ -16,7 +16,6 @@ static INFO: FaultInfo = FaultInfo {
           nodes only. Finds clients and brokers that take a refusal for the end of a node, or try again without a pause.",
     strike_f: "reject",
     heal_f: "heal-reject",
-    live: true,
     min_copies: 1,
     shapes: LINKS,
 };

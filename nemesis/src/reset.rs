@@ -14,7 +14,6 @@ static INFO: FaultInfo = FaultInfo {
           one for the old.",
     strike_f: "reset",
     heal_f: "after-reset",
-    live: true,
     min_copies: 1,
     shapes: LINKS,
 };

@@ -18,7 +18,6 @@ static INFO: FaultInfo = FaultInfo {
           purpose.",
     strike_f: "rolling-restart",
     heal_f: "end-rolling-restart",
-    live: true,
     min_copies: 1,
     shapes: &[Shape { name: "round", doc: "Every node, one after another.", min_nodes: 1 }],
 };

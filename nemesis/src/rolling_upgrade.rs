@@ -18,7 +18,6 @@ static INFO: FaultInfo = FaultInfo {
           versions that do not understand each other, or what the other has written.",
     strike_f: "rolling-upgrade",
     heal_f: "end-rolling-upgrade",
-    live: true,
     min_copies: 1,
     shapes: &[Shape { name: "round", doc: "Every node, one after another.", min_nodes: 1 }],
 };

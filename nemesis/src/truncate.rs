@@ -17,7 +17,6 @@ static INFO: FaultInfo = FaultInfo {
           is no bug by itself. Finds which files a system takes at their word, and whether it serves again without them.",
     strike_f: "truncate",
     heal_f: "replace-truncated-disk",
-    live: true,
     min_copies: 2,
     shapes: &[Shape {
         name: "stopped",

@@ -229,24 +229,10 @@ mod tests {
     use riprap_core::{F, op};
     use serde_json::json;
 
-    static KILL: FaultInfo = FaultInfo {
-        name: "kill",
-        doc: "",
-        strike_f: "kill",
-        heal_f: "restart",
-        live: true,
-        min_copies: 1,
-        shapes: &[],
-    };
-    static CUT: FaultInfo = FaultInfo {
-        name: "partition",
-        doc: "",
-        strike_f: "cut",
-        heal_f: "heal",
-        live: true,
-        min_copies: 1,
-        shapes: &[],
-    };
+    static KILL: FaultInfo =
+        FaultInfo { name: "kill", doc: "", strike_f: "kill", heal_f: "restart", min_copies: 1, shapes: &[] };
+    static CUT: FaultInfo =
+        FaultInfo { name: "partition", doc: "", strike_f: "cut", heal_f: "heal", min_copies: 1, shapes: &[] };
 
     fn nemesis(time_ns: i64, kind: Kind, f: &str, value: Json) -> Op {
         let value = if value.is_null() { OpValue::None } else { OpValue::Json(value) };

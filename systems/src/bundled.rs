@@ -1,16 +1,15 @@
 //! The bundled broker as a system under test: this very program, run as `riprap broker`.
 
-mod admin;
 mod narrator;
 mod simulation;
 
 use crate::librdkafka::{self, KafkaLog};
 use crate::simulated::Simulated;
-use crate::{Registered, probe};
+use crate::{Registered, members, probe};
 use riprap_broker::defect;
 use riprap_core::client::{ClientConfig, Log, LogError};
-use riprap_core::cluster::NodeId;
-use riprap_core::system::{ClockVia, DefectInfo, Deployment, NodeCommand, System, SystemInfo};
+use riprap_core::cluster::{MemberChange, NodeId};
+use riprap_core::system::{ClockVia, DefectInfo, Deployment, NodeCommand, Overseer, System, SystemInfo};
 use serde_json::{Value as Json, json};
 use std::sync::LazyLock;
 
@@ -91,6 +90,14 @@ impl System for Bundled {
 
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String> {
         probe::serves(deployment, node, PORT)
+    }
+
+    fn can_be_joined(&self) -> bool {
+        true
+    }
+
+    fn administer(&self, deployment: &Deployment, change: MemberChange, overseer: &mut dyn Overseer) {
+        members::administer_live(deployment, PORT, change, overseer);
     }
 
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {

@@ -353,6 +353,7 @@ fn a_deployment() -> Deployment {
         nodes: vec![place(1), place(2)],
         controllers: 0,
         storage: 0,
+        spare: None,
         version: None,
         defect: None,
         settings: [("a".to_owned(), "b".to_owned())].into(),

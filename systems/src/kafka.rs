@@ -4,10 +4,10 @@ mod jars;
 mod properties;
 
 use crate::librdkafka::{self, KafkaLog};
-use crate::{Registered, prepare, probe, version};
+use crate::{Registered, members, prepare, probe, version};
 use riprap_core::client::{ClientConfig, Log, LogError};
-use riprap_core::cluster::{NodeId, Role};
-use riprap_core::system::{Deployment, NodeCommand, System, SystemInfo};
+use riprap_core::cluster::{MemberChange, NodeId, Role};
+use riprap_core::system::{Deployment, NodeCommand, Overseer, System, SystemInfo};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::process::Command;
@@ -136,6 +136,14 @@ impl System for Kafka {
             Role::Broker => probe::serves(deployment, node, CLIENT_PORT),
             Role::Controller | Role::Storage => probe::answers(deployment, node, CONTROLLER_PORT),
         }
+    }
+
+    fn can_be_joined(&self) -> bool {
+        true
+    }
+
+    fn administer(&self, deployment: &Deployment, change: MemberChange, overseer: &mut dyn Overseer) {
+        members::administer_live(deployment, CLIENT_PORT, change, overseer);
     }
 
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError> {

@@ -9,6 +9,7 @@ pub mod described;
 mod external;
 mod kafka;
 pub mod librdkafka;
+mod members;
 mod nats;
 pub mod objects;
 mod prepare;

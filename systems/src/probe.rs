@@ -23,7 +23,7 @@ pub(crate) fn serves(deployment: &Deployment, node: NodeId, port: u16) -> Result
 /// still waits for.
 pub(crate) fn knows(deployment: &Deployment, node: NodeId, port: u16, brokers: usize) -> Result<(), String> {
     let address = SocketAddr::new(deployment.place(node).address, port);
-    let asked = ask(address, METADATA_VERSION, &metadata_request());
+    let asked = ask(address, METADATA_VERSION, &metadata_request(), PROBE_TIMEOUT);
     let metadata = asked.map_err(|e| format!("{node} does not answer: {e}"))?;
     settled(node, brokers, &metadata)
 }
@@ -31,7 +31,7 @@ pub(crate) fn knows(deployment: &Deployment, node: NodeId, port: u16, brokers: u
 /// Whether a node that listens on that port answers at all: it tells which requests it takes. Errors: what it still waits for.
 pub(crate) fn answers(deployment: &Deployment, node: NodeId, port: u16) -> Result<(), String> {
     let address = SocketAddr::new(deployment.place(node).address, port);
-    let asked = ask(address, 0, &ApiVersionsRequest::default());
+    let asked = ask(address, 0, &ApiVersionsRequest::default(), PROBE_TIMEOUT);
     asked.map(drop).map_err(|e| format!("{node} does not answer: {e}"))
 }
 
@@ -65,12 +65,17 @@ pub(crate) fn settled(node: NodeId, nodes: usize, metadata: &MetadataResponse) -
     Ok(())
 }
 
-/// Asks a node something on a connection of its own. Errors: in words.
-fn ask<R: Request>(address: SocketAddr, version: i16, request: &R) -> Result<R::Response, String> {
+/// Asks a node something on a connection of its own; each step of that may take so long. Errors: in words.
+pub(crate) fn ask<R: Request>(
+    address: SocketAddr,
+    version: i16,
+    request: &R,
+    timeout: Duration,
+) -> Result<R::Response, String> {
     let in_words = |e: std::io::Error| e.to_string();
-    let mut stream = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(in_words)?;
-    stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
-    stream.set_write_timeout(Some(PROBE_TIMEOUT)).map_err(in_words)?;
+    let mut stream = TcpStream::connect_timeout(&address, timeout).map_err(in_words)?;
+    stream.set_read_timeout(Some(timeout)).map_err(in_words)?;
+    stream.set_write_timeout(Some(timeout)).map_err(in_words)?;
     stream.write_all(&request_frame(version, request)).map_err(in_words)?;
     let mut reader = FrameReader::new(frame::MAX_RESPONSE_SIZE_BYTES);
     let mut buffer = [0; 16 << 10];

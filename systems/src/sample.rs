@@ -16,6 +16,7 @@ pub(crate) fn deployment(nodes: u16, controllers: u16, settings: &[(&str, &str)]
         nodes: (1..=nodes).map(place).collect(),
         controllers,
         storage: 0,
+        spare: None,
         version: None,
         defect: None,
         settings: settings.collect(),

@@ -122,11 +122,7 @@ fn faults() -> Vec<Entry> {
         Entry {
             name: info.name.to_owned(),
             doc: info.doc.to_owned(),
-            details: vec![
-                ("live", json!(info.live)),
-                ("simulated", json!(fault.strikes_simulated())),
-                ("shapes", shapes.collect()),
-            ],
+            details: vec![("simulated", json!(fault.strikes_simulated())), ("shapes", shapes.collect())],
         }
     };
     riprap_nemesis::ALL.iter().map(entry).collect()

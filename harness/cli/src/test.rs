@@ -213,12 +213,18 @@ impl Test {
         }
         external::check(&config, system.existing())?;
         let faults = riprap_nemesis::parse(&config.nemesis, place(&config)).map_err(Failure::Usage)?;
+        if needs_spare(&faults) && config.all_nodes() == MAX_NODES {
+            return Err(Failure::Usage(format!(
+                "{MAX_NODES} nodes and one that joins them; {MAX_NODES} in all at most are right"
+            )));
+        }
         let (clients, systems): (Vec<_>, Vec<_>) =
             config.settings.clone().into_iter().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
         let deployment = Deployment {
             nodes: Vec::new(),
             controllers: config.controllers,
             storage: config.storage,
+            spare: None,
             version: version.map(str::to_owned),
             defect: config.defect.clone(),
             settings: systems.into_iter().collect(),
@@ -483,6 +489,7 @@ impl Test {
             data_root: nodes.clone(),
             log_root: nodes,
             nodes: self.config.all_nodes(),
+            has_spare: needs_spare(&self.faults),
             has_disks: self.faults.iter().any(|(fault, _)| fault.needs_disks()),
             has_clocks: self.faults.iter().any(|(fault, _)| fault.needs_clocks()),
             deployment: self.deployment.clone(),
@@ -498,10 +505,16 @@ impl Test {
     }
 }
 
+/// Whether a node has to be there that is none of the cluster's.
+fn needs_spare(faults: &[Choice]) -> bool {
+    faults.iter().any(|(fault, _)| fault.needs_spare())
+}
+
 /// Where a test's faults are to strike.
 pub(crate) fn place(config: &TestConfig) -> Place {
     let (live, hosts) = (config.sim.is_none(), !config.hosts.is_empty());
     let obstacle = if hosts { clock::obstacle_anywhere } else { clock::obstacle };
+    let system = system(&config.system).ok().map(|(system, _)| system);
     Place {
         nodes: config.nodes,
         controllers: config.controllers,
@@ -514,7 +527,8 @@ pub(crate) fn place(config: &TestConfig) -> Place {
         hosts,
         existing: !config.bootstrap.is_empty(),
         upgrade: config.upgrade_to.is_some(),
-        no_clocks: system(&config.system).ok().and_then(|(system, _)| obstacle(system.clock())),
+        joins: system.is_some_and(|system| system.can_be_joined()),
+        no_clocks: system.and_then(|system| obstacle(system.clock())),
     }
 }
 
@@ -641,7 +655,9 @@ fn remove_data(run: &RunDir, config: &TestConfig, verdict: &Verdict) {
     if verdict.valid != Valid::True {
         return;
     }
-    for node in config.nodes_of(None) {
+    // One that joined them is the next.
+    let spare = NodeId(config.all_nodes() + 1);
+    for node in config.nodes_of(None).into_iter().chain([spare]) {
         let data: &Path = &run.path().join("nodes").join(node.to_string()).join("data");
         // What cannot be removed takes space and harms nobody.
         let _ = std::fs::remove_dir_all(data);

@@ -237,6 +237,7 @@ fn triggers_name_what_there_is() {
                 existing: false,
                 upgrade: false,
                 hosts: false,
+                joins: true,
                 no_clocks: None,
             };
             let parsed = parse_faults(&faults, place).map(drop);

@@ -385,12 +385,12 @@ pub trait Cluster {
     /// Has an administrator change the cluster's members. It takes time, and goes on until it is done or another change is
     /// asked for.
     fn change_members(&self, _change: MemberChange) -> Result<(), ClusterError> {
-        Err(only_simulated("can be joined by others"))
+        Err(ClusterError("no node can join this cluster".to_owned()))
     }
 
     /// How far the last change is, in words; empty if there was none.
     fn members_told(&self) -> Result<String, ClusterError> {
-        Err(only_simulated("can be joined by others"))
+        Err(ClusterError("no node can join this cluster".to_owned()))
     }
 
     /// Replaces the nodes that are far away: all that is sent to them over these links takes so much longer, and what is sent

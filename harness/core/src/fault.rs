@@ -39,8 +39,6 @@ pub struct FaultInfo {
     pub strike_f: &'static str,
     /// The `f` of the op that heals.
     pub heal_f: &'static str,
-    /// Whether it can strike real nodes.
-    pub live: bool,
     /// With fewer copies of each key, what it destroys or takes away is lost by design.
     pub min_copies: u16,
     /// Without a shape each strike draws one of these.

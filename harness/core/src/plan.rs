@@ -292,7 +292,7 @@ mod tests {
 
     const fn info(name: &'static str, strike_f: &'static str, heal_f: &'static str) -> FaultInfo {
         let shapes = std::slice::from_ref(&SHAPE);
-        FaultInfo { name, doc: "", strike_f, heal_f, live: true, min_copies: 1, shapes }
+        FaultInfo { name, doc: "", strike_f, heal_f, min_copies: 1, shapes }
     }
 
     struct Nothing(&'static FaultInfo);

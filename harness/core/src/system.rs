@@ -1,7 +1,7 @@
 //! What a system under test is: how it is put on nodes, started, reached, and what its errors mean.
 
 use crate::client::{ClientConfig, Log, LogError};
-use crate::cluster::{NodeId, Role};
+use crate::cluster::{ClusterError, MemberChange, NodeId, Role};
 use crate::plan::TestConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -79,6 +79,8 @@ pub struct Deployment {
     pub controllers: u16,
     /// How many of them keep what others have no place for.
     pub storage: u16,
+    /// A node that is none of these, and can join them as a broker.
+    pub spare: Option<NodePlace>,
     /// The version of the system, if one is asked for.
     pub version: Option<String>,
     /// The planted defect, if any.
@@ -94,7 +96,13 @@ pub struct Deployment {
 impl Deployment {
     /// Where a node lives. Panics: not a node of this deployment.
     pub fn place(&self, node: NodeId) -> &NodePlace {
-        self.nodes.iter().find(|place| place.id == node).expect("a node of this deployment")
+        let mut places = self.nodes.iter().chain(&self.spare);
+        places.find(|place| place.id == node).expect("a node of this deployment")
+    }
+
+    /// Whether it is the node that can join the others.
+    pub fn is_spare(&self, node: NodeId) -> bool {
+        self.spare.as_ref().is_some_and(|place| place.id == node)
     }
 
     /// The nodes that clients reach.
@@ -149,6 +157,18 @@ pub enum ClockVia {
     Machine(&'static str),
 }
 
+/// Whoever has a change of a live cluster's members carried out.
+pub trait Overseer {
+    /// Hears how far it is, in words; what is told last is how it ended.
+    fn tell(&mut self, how_far: String);
+
+    /// Whether it is to be left where it is.
+    fn is_over(&self) -> bool;
+
+    /// Ends a node's process in order; it does not come back.
+    fn end_node(&mut self, node: NodeId) -> Result<(), ClusterError>;
+}
+
 /// A system under test. It never sees an op.
 pub trait System: Sync {
     /// What the registry knows of it.
@@ -199,6 +219,15 @@ pub trait System: Sync {
 
     /// Whether the node serves clients now. Blocks for a second at most; `Err` says what it still waits for.
     fn serves(&self, deployment: &Deployment, node: NodeId) -> Result<(), String>;
+
+    /// Whether a node can join it while it runs, and leave it again.
+    fn can_be_joined(&self) -> bool {
+        false
+    }
+
+    /// Changes its members as an administrator would, however long that takes, until it is done or over; never called unless it
+    /// can be joined. Blocks.
+    fn administer(&self, _deployment: &Deployment, _change: MemberChange, _overseer: &mut dyn Overseer) {}
 
     /// A client of it.
     fn client(&self, config: &ClientConfig) -> Result<Box<dyn Log>, LogError>;

@@ -2,6 +2,7 @@
 
 use crate::clock::NodeClock;
 use crate::links::LinksOf;
+use crate::members::{Administered, Members};
 use crate::node::Node;
 use crate::roll::{Restarts, Rolls};
 use crate::runner::Clients;
@@ -11,9 +12,9 @@ use crate::sandbox::{
 };
 use riprap_core::cluster::{
     Cluster, ClusterError, CutFile, DeadClient, Delay, DelayReading, End, FlippedBit, Link, Links, Lost,
-    NodeId, NodeState, PerLink, Reading, Roll, Turn, Turns, UNLIMITED,
+    MemberChange, NodeId, NodeState, PerLink, Reading, Roll, Turn, Turns, UNLIMITED,
 };
-use riprap_core::system::{Deployment, NodePlace, System};
+use riprap_core::system::{Deployment, NodePlace, Overseer, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 /// How long a probe waits for a datagram on a link that should be dead. On a live one it takes well under a
 /// millisecond; on a machine so loaded that it takes longer, a live link could pass for dead.
 const PROBE_WAIT: Duration = Duration::from_millis(250);
+/// How long it is waited for a node to join and take over what it is to. With other faults at work it may take any time.
+const JOIN_WAIT: Duration = Duration::from_secs(8);
 /// Between two questions whether a node serves.
 const READY_POLL: Duration = Duration::from_millis(100);
 
@@ -35,6 +38,7 @@ pub struct LiveCluster {
     has_clocks: bool,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
     rolls: Rolls,
+    members: Members,
     /// Those of the run, once there are any.
     clients: OnceLock<Clients>,
     /// Itself, for the thread of a roll.
@@ -53,11 +57,13 @@ pub struct ClusterSpec {
     pub log_root: PathBuf,
     /// How many nodes, controllers and all.
     pub nodes: u16,
+    /// Whether there is one more, which is none of the cluster's and can join it.
+    pub has_spare: bool,
     /// Whether each node gets a disk that forgets, fills and slows down as it is told.
     pub has_disks: bool,
     /// Whether each node gets a clock that can be set.
     pub has_clocks: bool,
-    /// The rest of the deployment; its `nodes` are filled in.
+    /// The rest of the deployment; its `nodes` and its `spare` are filled in.
     pub deployment: Deployment,
     /// The same of another version, if nodes may go to one, with what that is called.
     pub upgraded: Option<(String, Deployment)>,
@@ -69,6 +75,7 @@ impl LiveCluster {
         let ClusterSpec {
             system,
             nodes,
+            has_spare,
             data_root,
             log_root,
             has_disks,
@@ -76,8 +83,9 @@ impl LiveCluster {
             mut deployment,
             upgraded,
         } = spec;
-        let network = Network::new(inside, usize::from(nodes)).map_err(sandbox)?;
-        for id in NodeId::first(nodes) {
+        let places = nodes + u16::from(has_spare);
+        let network = Network::new(inside, usize::from(places)).map_err(sandbox)?;
+        for id in NodeId::first(places) {
             let data_dir = data_root.join(id.to_string()).join("data");
             let log_dir = log_root.join(id.to_string());
             for dir in [&data_dir, &log_dir] {
@@ -92,17 +100,22 @@ impl LiveCluster {
             });
         }
         let node = |place: &NodePlace| (place.id, Node::new(place.id, place.data_dir.clone()));
-        let nodes = deployment.nodes.iter().map(node).collect();
-        let upgraded =
-            upgraded.map(|(name, other)| (name, Deployment { nodes: deployment.nodes.clone(), ..other }));
+        let all_nodes = deployment.nodes.iter().map(node).collect();
+        // What it is to be none of has no place for it.
+        deployment.spare = if has_spare { deployment.nodes.pop() } else { None };
+        let upgraded = upgraded.map(|(name, other)| {
+            let (nodes, spare) = (deployment.nodes.clone(), deployment.spare.clone());
+            (name, Deployment { nodes, spare, ..other })
+        });
         Ok(Arc::new_cyclic(|me| LiveCluster {
             system,
             deployment,
             upgraded,
             has_disks,
             has_clocks,
-            nodes: Mutex::new(nodes),
+            nodes: Mutex::new(all_nodes),
             rolls: Rolls::default(),
+            members: Members::default(),
             clients: OnceLock::new(),
             me: me.clone(),
             network,
@@ -111,7 +124,8 @@ impl LiveCluster {
 
     /// Writes what nodes need before they start for the first time, and gives them their disks.
     pub fn prepare(&self) -> Result<(), ClusterError> {
-        self.system.prepare(&self.deployment, &self.nodes()).map_err(ClusterError)?;
+        let all: Vec<NodeId> = self.nodes().into_iter().chain(self.spare()).collect();
+        self.system.prepare(&self.deployment, &all).map_err(ClusterError)?;
         self.lock().iter_mut().try_for_each(|(id, node)| {
             if self.has_clocks {
                 node.clock = Some(NodeClock::new(self.system.clock(), &self.deployment.place(*id).log_dir)?);
@@ -130,10 +144,21 @@ impl LiveCluster {
         &self.deployment
     }
 
-    /// Waits until every node serves. Errors: what the first that does not still waits for, when time is over or
-    /// `stop` says so.
+    /// Waits until every node serves, and no node is on its way into the cluster or out of it. Errors: what is still waited for,
+    /// when time is over or `stop` says so.
     pub fn await_serving(&self, limit: Duration, stop: &mut dyn FnMut() -> bool) -> Result<(), String> {
-        await_serving(self, self.system, &self.deployment, limit, stop)
+        let deadline = Instant::now() + limit;
+        await_serving(self, self.system, &self.deployment, limit, stop)?;
+        while let Err(how_far) = self.members.settled() {
+            if Instant::now() >= deadline {
+                return Err(format!("not within {limit:?}: of a change of its members, {how_far}"));
+            }
+            if stop() {
+                return Err(format!("interrupted: of a change of its members, {how_far}"));
+            }
+            std::thread::sleep(READY_POLL);
+        }
+        Ok(())
     }
 
     /// The nodes whose process ended though nobody had killed it, each with how.
@@ -152,6 +177,7 @@ impl LiveCluster {
 
     /// Ends every node in order, by force where it does not heed, and takes its disk from it.
     pub fn stop(&self) -> Result<(), ClusterError> {
+        self.members.end()?;
         for roll in [Roll::Restart, Roll::Upgrade] {
             self.rolls.end(roll)?;
         }
@@ -203,7 +229,29 @@ impl Cluster for LiveCluster {
     }
 
     fn kill(&self, id: NodeId) -> Result<(), ClusterError> {
+        if self.deployment.is_spare(id) {
+            // An administrator who sees it out might end its next process too.
+            self.members.end()?;
+        }
         self.with_node(id, Node::kill)
+    }
+
+    fn spare(&self) -> Option<NodeId> {
+        self.deployment.spare.as_ref().map(|place| place.id)
+    }
+
+    fn change_members(&self, change: MemberChange) -> Result<(), ClusterError> {
+        let me = self.me.upgrade().expect("it is borrowed from what owns it");
+        self.members.change(change, me)?;
+        if let MemberChange::Join { .. } = change {
+            // For whoever asked, to see what came of it.
+            self.members.wait(JOIN_WAIT);
+        }
+        Ok(())
+    }
+
+    fn members_told(&self) -> Result<String, ClusterError> {
+        Ok(self.members.told())
     }
 
     fn clients(&self) -> u32 {
@@ -423,6 +471,16 @@ impl Restarts for LiveCluster {
 
     fn serves(&self, id: NodeId) -> Result<(), String> {
         self.system.serves(&self.deployment, id)
+    }
+}
+
+impl Administered for LiveCluster {
+    fn administer(&self, change: MemberChange, overseer: &mut dyn Overseer) {
+        self.system.administer(&self.deployment, change, overseer);
+    }
+
+    fn end_node(&self, id: NodeId) -> Result<(), ClusterError> {
+        self.with_node(id, Node::retire)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod hosts;
 pub mod interrupt;
 mod links;
 pub mod machine;
+mod members;
 mod node;
 mod roll;
 pub mod runner;

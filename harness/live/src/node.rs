@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// How long a node gets to end in order when the run is over.
 const STOP_WAIT: Duration = Duration::from_secs(3);
-/// How long a node gets to end in order that is to be started again: time to hand over what it leads.
+/// How long a node gets to end in order while the run goes on: time to hand over what it leads.
 const RESTART_WAIT: Duration = Duration::from_secs(15);
 /// Between a process' last sign of life and its status: a moment, on a machine with much else to do a longer one.
 const BURY_WAIT: Duration = Duration::from_secs(2);
@@ -203,6 +203,15 @@ impl Node {
             its.unmount().map_err(disk_error)?;
         }
         Ok(())
+    }
+
+    /// Ends its process in order, by force where it does not heed: it is to run no more.
+    pub(crate) fn retire(&mut self) -> Result<(), ClusterError> {
+        self.notice_end();
+        self.killed = Some("ended in order");
+        self.let_disk_go(true);
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        process.terminate(RESTART_WAIT).map(drop).map_err(process_error)
     }
 
     /// Flips a bit of what its disk holds; what is drawn says which. `None`: it holds nothing.

@@ -1,7 +1,8 @@
 //! The bundled broker in simulation.
 
+use super::PORT;
 use super::narrator::Brokers;
-use super::{PORT, admin};
+use crate::members::{self, TRY_AGAIN, TRY_LIMIT, Wire};
 use crate::probe::{METADATA_VERSION, metadata_request, request_frame, settled};
 use crate::simulated::{Knob, Narrator, Simulated};
 use riprap_broker::{Address, Broker, BrokerConfig, BrokerId};
@@ -18,6 +19,7 @@ use riprap_protocol::messages::MetadataResponse;
 use riprap_protocol::{ApiKey, Request};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 pub(crate) struct Simulation;
 
@@ -55,7 +57,7 @@ impl Simulated for Simulation {
         change: MemberChange,
         tell: Rc<dyn Fn(String)>,
     ) -> LocalFuture<'static, ()> {
-        Box::pin(admin::administer(io, nodes, change, tell))
+        Box::pin(async move { members::administer(&Administrator { io, tell }, nodes, change).await })
     }
 
     fn describe(&self, asks: bool, bytes: &[u8]) -> String {
@@ -147,18 +149,51 @@ fn broker_id(node: NodeId) -> BrokerId {
     BrokerId(i32::from(node.0))
 }
 
+/// How a simulated administrator reaches the brokers, from a host of its own.
+struct Administrator {
+    io: Io,
+    tell: Rc<dyn Fn(String)>,
+}
+
+impl Wire for Administrator {
+    async fn ask<R: Request>(&self, node: NodeId, version: i16, request: &R) -> Result<R::Response, String> {
+        ask(&self.io, &format!("{node}:{PORT}"), version, request).await
+    }
+
+    async fn within<T>(&self, one_try: impl Future<Output = Result<T, String>>) -> Option<Result<T, String>> {
+        self.io.by(self.io.now_ns() + ns(TRY_LIMIT), one_try).await
+    }
+
+    async fn pause(&self) {
+        self.io.sleep(ns(TRY_AGAIN)).await;
+    }
+
+    /// One that was unregistered stays away, though it runs.
+    fn end_node(&self, _: NodeId) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn tell(&self, how_far: String) {
+        (self.tell)(how_far);
+    }
+
+    /// Its host is ended.
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).expect("seconds")
+}
+
 /// Asks a broker what it knows of the cluster. Errors: in words.
-pub(super) async fn ask_metadata(io: &Io, to: &str) -> Result<MetadataResponse, String> {
+async fn ask_metadata(io: &Io, to: &str) -> Result<MetadataResponse, String> {
     ask(io, to, METADATA_VERSION, &metadata_request()).await
 }
 
 /// Asks a broker, on a connection of its own. Errors: in words.
-pub(super) async fn ask<R: Request>(
-    io: &Io,
-    to: &str,
-    version: i16,
-    request: &R,
-) -> Result<R::Response, String> {
+async fn ask<R: Request>(io: &Io, to: &str, version: i16, request: &R) -> Result<R::Response, String> {
     let conn = io.connect(to).await.map_err(|e| e.to_string())?;
     conn.send(request_frame(version, request));
     let mut reader = FrameReader::new(frame::MAX_RESPONSE_SIZE_BYTES);

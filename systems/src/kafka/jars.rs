@@ -16,6 +16,14 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 const POM: &str = include_str!("../../kafka/pom.xml");
+/// How long Maven waits for a connection, and for the next bytes of an answer: half an hour and more by itself. Units:
+/// milliseconds. Source: Maven's resolver, "Configuration Options"; up to Maven 3.8 it is Wagon that fetches, which heeds the
+/// last alone.
+const PATIENCE: [&str; 3] = [
+    "-Daether.connector.connectTimeout=10000",
+    "-Daether.connector.requestTimeout=30000",
+    "-Dmaven.wagon.rto=30000",
+];
 /// The oldest Java that Kafka's servers run on since version 4. Source: KIP-1013.
 const MIN_JAVA: u32 = 17;
 
@@ -53,7 +61,9 @@ pub(super) fn fetch(version: &str, tell: &mut dyn FnMut(&str)) -> Result<(), Str
     let (jars, unfinished) = (folder.join("jars"), folder.join("jars.unfinished"));
     tell(&format!("fetching Kafka {version} with Maven"));
     let mut maven = Command::new("mvn")
-        .args(["--batch-mode", "--strict-checksums", "--file"])
+        .args(["--batch-mode", "--strict-checksums"])
+        .args(PATIENCE)
+        .arg("--file")
         .arg(&pom)
         .arg(format!("-Dmaven.repo.local={}", folder.with_file_name("repository").display()))
         .arg(format!("-Dmdep.outputFile={}", unfinished.display()))

@@ -65,7 +65,7 @@ pub(super) fn file(deployment: &Deployment, node: NodeId) -> String {
     let for_control = format!("CONTROLLER://{address}:{CONTROLLER_PORT}");
     let (roles, listeners) = match deployment.role(node) {
         Role::Controller | Role::Storage => ("controller", for_control),
-        Role::Broker if apart => ("broker", for_clients),
+        Role::Broker if apart || deployment.is_spare(node) => ("broker", for_clients),
         Role::Broker => ("broker,controller", format!("{for_clients},{for_control}")),
     };
     let mut properties: BTreeMap<String, String> = [

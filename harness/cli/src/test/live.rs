@@ -192,6 +192,10 @@ impl Stage for LiveStage<'_> {
         self.cluster.dropped_packets()
     }
 
+    fn members_told(&self) -> Option<String> {
+        self.cluster.members_told().ok().filter(|told| !told.is_empty())
+    }
+
     fn crashes(&self) -> Vec<NodeCrash> {
         self.cluster.crashes()
     }

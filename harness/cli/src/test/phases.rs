@@ -50,6 +50,9 @@ pub(super) trait Stage {
     /// How many packets the cuts have dropped, where that is counted.
     fn dropped_packets(&self) -> Option<u64>;
 
+    /// How the last change of the cluster's members ended, where there was one.
+    fn members_told(&self) -> Option<String>;
+
     /// The nodes that ended though nobody had ended them.
     fn crashes(&self) -> Vec<NodeCrash>;
 }
@@ -136,6 +139,7 @@ pub(super) fn phases(
         "ungrouped": numbers(&left.ungrouped),
         "unended_clients": unended,
         "dropped_packets": stage.dropped_packets(),
+        "members": stage.members_told(),
     });
     let verdict = verdict
         .with_part("phases", phase_list(history))

@@ -93,7 +93,7 @@ pub(crate) fn simulate(
     let make = move |node| simulated.node(&deployment, nodes, node);
     let mut cluster = SimCluster::new(world, nodes, make.clone());
     // A host more would not change what happens, but its place among the others is part of the trace.
-    if test.faults.iter().any(|(fault, _)| fault.needs_spare()) {
+    if super::needs_spare(&test.faults) {
         cluster = cluster
             .with_spare(make, Rc::new(move |change, io, tell| simulated.administer(io, nodes, change, tell)));
     }
@@ -177,6 +177,10 @@ impl Stage for SimStage<'_> {
 
     fn dropped_packets(&self) -> Option<u64> {
         None
+    }
+
+    fn members_told(&self) -> Option<String> {
+        self.runner.cluster().members_told().ok().filter(|told| !told.is_empty())
     }
 
     fn crashes(&self) -> Vec<NodeCrash> {

@@ -257,6 +257,36 @@ fn a_system_may_be_described_by_its_user() {
 }
 
 #[test]
+fn a_node_joins_and_leaves() {
+    let _turn = turn();
+    let place = Place::mine();
+    let run_for = |limit: &str| {
+        let gentle =
+            ["test", "--fault-time=4s", "--quiet-time=1s", "--rate=100", "--concurrency=8", "--seed=3"];
+        let done = place.run(&[&gentle[..], &["--nemesis=membership", limit]].concat()).end();
+        place.expect_nobody();
+        done
+    };
+    let mut done = run_for("--time-limit=10s");
+    if done.code == 2 {
+        // On a machine with much else to do partitions take longer to move.
+        done = run_for("--time-limit=60s");
+    }
+    done.expect(0);
+    let results = json(&place.latest().join("results.json"));
+    let strikes = &results["faults"]["membership"];
+    assert!(
+        strikes["strikes"].as_u64() > Some(0) && strikes["strikes"] == strikes["took_effect"],
+        "{strikes}"
+    );
+    assert_eq!(results["liveness"]["members"], Json::from("n4 has left"));
+    // It took part in between.
+    let log = fs::read_to_string(place.latest().join("riprap.log")).expect("it is there");
+    assert!(log.contains("n4 has joined, and has "), "{log}");
+    assert!(!place.latest().join("nodes/n4/data").exists(), "a valid run keeps no node's data");
+}
+
+#[test]
 fn nodes_go_to_another_program_one_after_another() {
     let _turn = turn();
     let place = Place::mine();

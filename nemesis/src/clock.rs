@@ -6,13 +6,18 @@ use riprap_core::cluster::{Cluster, ClusterError, NodeId};
 use riprap_core::fault::{Effect, Fault, FaultInfo, Shape};
 use riprap_core::seed::Stream;
 use serde_json::{Map, Value as Json, json};
+use std::ops::Range;
 
 /// How far a clock is set off, at most, by the power of ten that is drawn first: small steps are as telling as large ones.
 const MAGNITUDES_MS: [i64; 4] = [100, 10_000, 1_000_000, 100_000_000];
 
+/// How long a clock that strobes stays as it is. Units: milliseconds.
+const STROBE_MS: Range<u64> = 200..2000;
+
 static INFO: FaultInfo = FaultInfo {
     name: "clock",
-    doc: "The wall clocks of some nodes jump, each by something between a few milliseconds and a day, forward or back; healed \
+    doc: "The wall clocks of some nodes jump, each by something between a few milliseconds and a day, forward or back; or they \
+          strobe: they are that far off and right in turn, up to five times a second. Healed \
           by setting them right, which is one more jump. Time that only goes on is left alone. Of real nodes the bundled broker \
           looks at a file that says how far off it is; others are told by libfaketime, if it is installed and they ask the C library \
           (servers of NATS do not). Proved by reading them: in simulation the clock itself, of the bundled broker what its process \
@@ -21,7 +26,14 @@ static INFO: FaultInfo = FaultInfo {
     strike_f: "clock",
     heal_f: "reset-clock",
     min_copies: 1,
-    shapes: ONE_TO_ALL,
+    shapes: &[
+        ONE_TO_ALL[0],
+        ONE_TO_ALL[1],
+        ONE_TO_ALL[2],
+        ONE_TO_ALL[3],
+        Shape { name: "one-strobe", doc: "One node's goes to and fro.", min_nodes: 1 },
+        Shape { name: "all-strobe", doc: "All nodes' go to and fro, each at its own pace.", min_nodes: 1 },
+    ],
 };
 
 pub(crate) struct Clock;
@@ -46,7 +58,12 @@ impl Fault for Clock {
             (node.clone(), Json::from(offset_ms))
         };
         let offsets: Map<String, Json> = nodes.iter().map(offset).collect();
-        json!({"shape": shape.name, "nodes": nodes, "offset-ms": offsets})
+        let mut aim = json!({"shape": shape.name, "nodes": nodes, "offset-ms": offsets});
+        if shape.name.ends_with("-strobe") {
+            let mut pace = |node: &String| (node.clone(), Json::from(random.random_range(STROBE_MS)));
+            aim["every-ms"] = nodes.iter().map(&mut pace).collect();
+        }
+        aim
     }
 
     fn strike(&self, cluster: &dyn Cluster, aim: &Json) -> Result<Effect, ClusterError> {
@@ -58,6 +75,20 @@ impl Fault for Clock {
         let offsets = crate::nodes(aim)?.into_iter().map(|node| Ok((node, offset_ms(node)?)));
         let offsets: Vec<(NodeId, i64)> = offsets.collect::<Result<_, ClusterError>>()?;
         // All of them first: a real node takes its time to see it.
+        if let Json::Object(paces) = &aim["every-ms"] {
+            let wrong =
+                || ClusterError(format!("aim {aim}; {{\"every-ms\": {{\"n1\": 200, ...}}}} is expected"));
+            for (node, offset_ms) in &offsets {
+                let every_ms = paces.get(&node.to_string()).and_then(Json::as_u64).ok_or_else(wrong)?;
+                cluster.strobe_clock(*node, *offset_ms, every_ms)?;
+            }
+            for (node, offset_ms) in offsets {
+                let seen_ms = cluster.clock_offsets_seen_ms(node)?;
+                took_effect &= [0, offset_ms].iter().all(|ms| seen_ms.contains(ms));
+                evidence.insert(node.to_string(), json!(seen_ms));
+            }
+            return Ok(Effect { took_effect, evidence: Json::Object(evidence) });
+        }
         for (node, offset_ms) in &offsets {
             cluster.set_clock_offset_ms(*node, *offset_ms)?;
         }

@@ -404,7 +404,7 @@ mod tests {
         let shapes = "(one one-clients all all-clients)";
         let all = [
             "client-crash(one minority majority all)",
-            "clock(one all)",
+            "clock(one all one-strobe all-strobe)",
             "disk-full(one all)",
             "disk-slow(one all)",
             "hold",

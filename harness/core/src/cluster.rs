@@ -336,6 +336,17 @@ pub trait Cluster {
         Err(only_simulated("have clocks of their own"))
     }
 
+    /// Has the node's wall clock go that far off and be right again in turn, each for so long, until it is set. Units:
+    /// milliseconds.
+    fn strobe_clock(&self, _node: NodeId, _offset_ms: i64, _every_ms: u64) -> Result<(), ClusterError> {
+        Err(only_simulated("have clocks of their own"))
+    }
+
+    /// How far off the node's wall clock is in the course of one turn and the next. Units: milliseconds.
+    fn clock_offsets_seen_ms(&self, _node: NodeId) -> Result<BTreeSet<i64>, ClusterError> {
+        Err(only_simulated("have clocks of their own"))
+    }
+
     /// How many times as long as a whole disk's the node's syncs take.
     fn disk_slowness(&self, _node: NodeId) -> Result<u64, ClusterError> {
         Err(only_simulated("have disks that can be slowed down"))

@@ -9,7 +9,7 @@ use crate::seed::Stream;
 use serde_json::Value as Json;
 
 /// A shape that a fault can take: which nodes it hits.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// As in `kill:majority`.
     pub name: &'static str,

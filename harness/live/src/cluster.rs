@@ -391,6 +391,14 @@ impl Cluster for LiveCluster {
         self.with_node(id, |node| node.set_clock_offset_ms(offset_ms))
     }
 
+    fn strobe_clock(&self, id: NodeId, offset_ms: i64, every_ms: u64) -> Result<(), ClusterError> {
+        self.with_node(id, |node| node.strobe_clock(offset_ms, every_ms))
+    }
+
+    fn clock_offsets_seen_ms(&self, id: NodeId) -> Result<BTreeSet<i64>, ClusterError> {
+        self.with_node(id, Node::clock_offsets_seen_ms)
+    }
+
     fn disk_has_rotted(&self, id: NodeId) -> Result<bool, ClusterError> {
         self.with_node(id, |node| Ok(node.has_rotted()))
     }

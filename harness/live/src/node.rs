@@ -7,6 +7,7 @@ use crate::sandbox::{NodeProcess, ProcessError, ProcessState};
 use riprap_core::Seed;
 use riprap_core::cluster::{ClusterError, CutFile, FlippedBit, Lost, NodeId, NodeState, Turn, draw_cut};
 use riprap_core::system::NodeCommand;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -267,6 +268,20 @@ impl Node {
     /// Sets its clock. Units: milliseconds.
     pub(crate) fn set_clock_offset_ms(&mut self, offset_ms: i64) -> Result<(), ClusterError> {
         self.clock.as_mut().ok_or_else(|| no_clock(self.id))?.set(offset_ms)
+    }
+
+    /// Has its clock go off and back in turn. Units: milliseconds.
+    pub(crate) fn strobe_clock(&mut self, offset_ms: i64, every_ms: u64) -> Result<(), ClusterError> {
+        self.clock
+            .as_mut()
+            .ok_or_else(|| no_clock(self.id))?
+            .strobe(offset_ms, Duration::from_millis(every_ms))
+    }
+
+    /// How far off its clock is in turn for its process, or for the next. Units: milliseconds.
+    pub(crate) fn clock_offsets_seen_ms(&mut self) -> Result<BTreeSet<i64>, ClusterError> {
+        self.notice_end();
+        self.clock.as_ref().ok_or_else(|| no_clock(self.id))?.seen_in_turn(self.process.as_ref())
     }
 
     /// Whether bits have flipped on its disk, or are gone.

@@ -252,10 +252,23 @@ impl Cluster for SimCluster {
 
     fn set_clock_offset_ms(&self, node: NodeId, offset_ms: i64) -> Result<(), ClusterError> {
         let host = self.host(node)?;
-        if self.world().clock_offset_ms(host) != offset_ms {
-            self.world().set_clock_offset_ms(host, offset_ms);
+        let mut world = self.world();
+        if world.clock_offset_ms(host) != offset_ms || world.has_strobing_clock(host) {
+            world.set_clock_offset_ms(host, offset_ms);
         }
         Ok(())
+    }
+
+    fn strobe_clock(&self, node: NodeId, offset_ms: i64, every_ms: u64) -> Result<(), ClusterError> {
+        let host = self.host(node)?;
+        self.world().strobe_clock(host, offset_ms, every_ms * NS_PER_MS);
+        Ok(())
+    }
+
+    fn clock_offsets_seen_ms(&self, node: NodeId) -> Result<BTreeSet<i64>, ClusterError> {
+        let (host, world) = (self.host(node)?, self.world());
+        let right = world.has_strobing_clock(host).then_some(0);
+        Ok(right.into_iter().chain([world.clock_offset_ms(host)]).collect())
     }
 
     fn disk_slowness(&self, node: NodeId) -> Result<u64, ClusterError> {

@@ -77,6 +77,7 @@ impl Host {
                 draws: Draws::new(seed, name),
                 now_ns: 0,
                 clock_offset_ms: 0,
+                strobe: None,
                 name: name.to_owned(),
                 log_level,
                 log: String::new(),
@@ -100,11 +101,26 @@ impl Host {
     }
 }
 
+/// A clock that is wrong and right in turn, wrong at first.
+#[derive(Clone, Copy)]
+pub(crate) struct Strobe {
+    pub(crate) since_ns: u64,
+    pub(crate) every_ns: u64,
+}
+
+impl Strobe {
+    fn is_right(&self, now_ns: u64) -> bool {
+        (now_ns.saturating_sub(self.since_ns) / self.every_ns.max(1)) % 2 == 1
+    }
+}
+
 pub(crate) struct HostEnv {
     pub(crate) disk: MemDisk,
     pub(crate) draws: Draws,
     pub(crate) now_ns: u64,
     pub(crate) clock_offset_ms: i64,
+    /// If the clock is that far off only every other time: for how long each time, and since when.
+    pub(crate) strobe: Option<Strobe>,
     pub(crate) name: String,
     pub(crate) log_level: Option<LogLevel>,
     pub(crate) log: String,
@@ -140,7 +156,11 @@ impl Env for HostEnv {
     fn wall_clock_ms(&self) -> i64 {
         EPOCH_MS
             + i64::try_from(self.now_ns / 1_000_000).expect("a run is shorter than an age")
-            + self.clock_offset_ms
+            + if self.strobe.is_some_and(|strobe| strobe.is_right(self.now_ns)) {
+                0
+            } else {
+                self.clock_offset_ms
+            }
     }
 
     fn random_u64(&mut self, purpose: &'static str) -> u64 {

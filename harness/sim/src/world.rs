@@ -1,6 +1,6 @@
 //! The event loop: hosts, connections, and one heap of what happens when.
 
-use crate::host::{Crash, Host, HostId, Maker, PanicPlace};
+use crate::host::{Crash, Host, HostId, Maker, PanicPlace, Strobe};
 use crate::network::{Blocked, Cuts, Direction, Network, Others, Parcel};
 use crate::panics::{self, Panicked};
 use crate::trace::{Trace, TraceEvent};
@@ -220,7 +220,21 @@ impl World {
     /// Moves the host's wall clock to be so far from the true time.
     pub fn set_clock_offset_ms(&mut self, host: HostId, offset_ms: i64) {
         self.note(host, None, &format!("has its clock set {offset_ms} ms off"));
-        self.hosts[host.0].env.clock_offset_ms = offset_ms;
+        let env = &mut self.hosts[host.0].env;
+        (env.clock_offset_ms, env.strobe) = (offset_ms, None);
+    }
+
+    /// Has the host's wall clock go that far from the true time and back in turn, each for so long, until it is set.
+    pub fn strobe_clock(&mut self, host: HostId, offset_ms: i64, every_ns: u64) {
+        self.note(host, None, &format!("has its clock set {offset_ms} ms off and back every {every_ns} ns"));
+        let strobe = Strobe { since_ns: self.now_ns(), every_ns };
+        let env = &mut self.hosts[host.0].env;
+        (env.clock_offset_ms, env.strobe) = (offset_ms, Some(strobe));
+    }
+
+    /// Whether the host's wall clock goes off and back in turn.
+    pub fn has_strobing_clock(&self, host: HostId) -> bool {
+        self.hosts[host.0].env.strobe.is_some()
     }
 
     /// Makes the host's syncs take so many times as long; 1 is as they were.

@@ -181,6 +181,8 @@ impl Serving {
             Ask::CutTail { draw } => told(node.cut_tail(draw)),
             Ask::ClockOffset => told(node.clock_offset_ms()),
             Ask::SetClockOffset { offset_ms } => told(node.set_clock_offset_ms(offset_ms)),
+            Ask::StrobeClock { offset_ms, every_ms } => told(node.strobe_clock(offset_ms, every_ms)),
+            Ask::ClockOffsetsSeen => told(node.clock_offsets_seen_ms()),
             Ask::HasRotted => json(node.has_rotted()),
             Ask::ReplaceDisk => told(node.replace_disk()),
             Ask::PowerFail => told(node.power_fail()),

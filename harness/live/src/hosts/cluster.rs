@@ -350,6 +350,14 @@ impl Cluster for HostCluster {
         self.ask(id, &Ask::SetClockOffset { offset_ms })
     }
 
+    fn strobe_clock(&self, id: NodeId, offset_ms: i64, every_ms: u64) -> Result<(), ClusterError> {
+        self.ask(id, &Ask::StrobeClock { offset_ms, every_ms })
+    }
+
+    fn clock_offsets_seen_ms(&self, id: NodeId) -> Result<BTreeSet<i64>, ClusterError> {
+        self.ask(id, &Ask::ClockOffsetsSeen)
+    }
+
     fn disk_has_rotted(&self, id: NodeId) -> Result<bool, ClusterError> {
         self.ask(id, &Ask::HasRotted)
     }

@@ -44,6 +44,11 @@ pub(super) enum Ask {
     SetClockOffset {
         offset_ms: i64,
     },
+    StrobeClock {
+        offset_ms: i64,
+        every_ms: u64,
+    },
+    ClockOffsetsSeen,
     HasRotted,
     ReplaceDisk,
     PowerFail,

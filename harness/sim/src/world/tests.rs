@@ -336,7 +336,27 @@ fn clocks_can_be_set_wrong() {
     world.run_until(150 * MS);
     world.set_clock_offset_ms(client, -5000);
     world.run_until(250 * MS);
-    assert_eq!(seen.take(), [(100, "100".to_owned()), (200, "-4800".to_owned())]);
+    // Every other time it is right, from the moment on when it was set.
+    world.strobe_clock(client, 7000, 200 * MS);
+    world.run_until(850 * MS);
+    world.set_clock_offset_ms(client, 0);
+    world.run_until(950 * MS);
+    let off = |ms: u64| (ms, (ms + 7000).to_string());
+    let right = |ms: u64| (ms, ms.to_string());
+    assert_eq!(
+        seen.take(),
+        [
+            right(100),
+            (200, "-4800".to_owned()),
+            off(300),
+            off(400),
+            right(500),
+            right(600),
+            off(700),
+            off(800),
+            right(900)
+        ]
+    );
 }
 
 #[test]

@@ -57,13 +57,21 @@ fn a_run_over_ssh_is_like_any_other() {
     } else {
         eprintln!("skipped: faults of disks, /dev/fuse cannot be opened");
     }
-    let script = format!(
-        "$riprap test --hosts $hosts --ssh-key $key --accept-new --time-limit 20s $gentle --nemesis {}; code=$?
-         for n in n1 n2 n3; do ls $folder/$n/.cache/riprap/agent | wc -l; done
-         exit $code",
-        faults.join(",")
-    );
-    let done = beside(&bed, &place, &script).expect(0);
+    let run_for = |limit: &str| {
+        let script = format!(
+            "$riprap test --hosts $hosts --ssh-key $key --accept-new --time-limit {limit} $gentle --nemesis {}; code=$?
+             for n in n1 n2 n3; do ls $folder/$n/.cache/riprap/agent | wc -l; done
+             exit $code",
+            faults.join(",")
+        );
+        beside(&bed, &place, &script)
+    };
+    let mut done = run_for("20s");
+    if done.code == 2 {
+        // On a machine with much else to do nodes take longer.
+        done = run_for("60s");
+    }
+    let done = done.expect(0);
     assert!(done.out.starts_with("valid   broker queue, "), "{}", done.out);
     assert!(done.out.contains("\n1\n1\n1\n"), "one program each: {}", done.out);
     assert!(

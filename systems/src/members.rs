@@ -294,7 +294,8 @@ struct Live<'a> {
 impl Wire for Live<'_> {
     async fn ask<R: Request>(&self, node: NodeId, version: i16, request: &R) -> Result<R::Response, String> {
         let address = SocketAddr::new(self.deployment.place(node).address, self.port);
-        probe::ask(address, version, request, TRY_LIMIT)
+        let asked = probe::ask(address, version, request, TRY_LIMIT);
+        asked.map_err(|e| format!("{node} does not answer: {e}"))
     }
 
     /// Each question has its own limit.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// millisecond; on a machine so loaded that it takes longer, a live link could pass for dead.
 const PROBE_WAIT: Duration = Duration::from_millis(250);
 /// How long it is waited for a node to join and take over what it is to. With other faults at work it may take any time.
-const JOIN_WAIT: Duration = Duration::from_secs(8);
+const JOIN_WAIT: Duration = Duration::from_secs(5);
 /// Between two questions whether a node serves.
 const READY_POLL: Duration = Duration::from_millis(100);
 

@@ -28,10 +28,6 @@ impl Fault for Hold {
         &INFO
     }
 
-    fn strikes_hosts(&self) -> bool {
-        false
-    }
-
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
         links::aim(shape, nodes, random)
     }

@@ -42,10 +42,6 @@ impl Fault for Latency {
         &INFO
     }
 
-    fn strikes_hosts(&self) -> bool {
-        false
-    }
-
     fn aim(&self, shape: &Shape, nodes: &[NodeId], random: &mut Stream) -> Json {
         let (least, most) = DELAYS_MS;
         let mut aim = links::aim(shape, nodes, random);

@@ -33,10 +33,6 @@ impl Fault for Rate {
         &INFO
     }
 
-    fn strikes_hosts(&self) -> bool {
-        false
-    }
-
     fn strikes_simulated(&self) -> bool {
         false
     }

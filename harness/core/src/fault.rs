@@ -107,7 +107,7 @@ pub trait Fault: Sync {
         true
     }
 
-    /// Whether it can strike nodes on machines of their own, whose agents keep no packets waiting.
+    /// Whether it can strike nodes on machines of their own.
     fn strikes_hosts(&self) -> bool {
         true
     }

@@ -296,24 +296,14 @@ impl Cluster for LiveCluster {
 
     fn delay(&self, delays: &BTreeMap<NodeId, Delay>, links: Links) -> Result<(), ClusterError> {
         let of = |(node, delay): (&NodeId, &Delay)| {
-            let ms = Duration::from_millis;
-            let lag = Lag { delay: ms(delay.ms), jitter: ms(delay.jitter_ms) };
+            let lag = lag(*delay);
             self.links().to(*node, links).map(|ends| (ends, lag)).collect::<Vec<_>>()
         };
         self.network.set_delays(&delays.iter().flat_map(of).collect()).map_err(sandbox)
     }
 
     fn delays(&self, nodes: &[NodeId]) -> Result<Vec<DelayReading>, ClusterError> {
-        let ms = |delay: Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        let mut ranges = Vec::new();
-        let delays = self.links().read(nodes, LinksOf::to, |pairs| {
-            let took = self.network.delays(pairs).map_err(sandbox)?;
-            ranges = took.iter().map(|took| took.map_or(0, |(least, most)| ms(most - least))).collect();
-            Ok(took.into_iter().map(|took| took.map_or(u64::MAX, |(least, _)| ms(least))).collect())
-        })?;
-        let jitters = self.links().read(nodes, LinksOf::to, |_| Ok(ranges))?;
-        let both = delays.into_iter().zip(jitters);
-        Ok(both.map(|(delay, jitter)| DelayReading { delay, jitter }).collect())
+        self.links().read_delays(nodes, |pairs| self.network.delays(pairs).map_err(sandbox))
     }
 
     fn lose(&self, nodes: &BTreeSet<NodeId>, links: Links, percent: u8) -> Result<(), ClusterError> {
@@ -490,6 +480,11 @@ impl Administered for LiveCluster {
     fn end_node(&self, id: NodeId) -> Result<(), ClusterError> {
         self.with_node(id, Node::retire)
     }
+}
+
+pub(crate) fn lag(delay: Delay) -> Lag {
+    let ms = Duration::from_millis;
+    Lag { delay: ms(delay.ms), jitter: ms(delay.jitter_ms) }
 }
 
 pub(crate) fn ix(id: NodeId) -> NodeIx {

@@ -2,8 +2,12 @@
 
 use crate::cluster::ix;
 use crate::sandbox::{Endpoint, Ends, NodeIx};
-use riprap_core::cluster::{ClusterError, Links, NodeId, PerLink, Reading, Spread};
+use riprap_core::cluster::{ClusterError, DelayReading, Links, NodeId, PerLink, Reading, Spread};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long the quickest and the slowest of some datagrams took.
+pub(crate) type Took = (Duration, Duration);
 
 /// The links of a network of so many nodes, with clients where the harness is.
 #[derive(Clone, Copy)]
@@ -37,6 +41,24 @@ impl LinksOf {
     /// Both.
     pub(crate) fn both_ways(self, node: NodeId, links: Links) -> impl Iterator<Item = Ends> {
         self.to(node, links).chain(self.from(node, links))
+    }
+
+    /// Measures how long what these nodes are sent takes, by the quickest and the slowest of some probes on each direction.
+    pub(crate) fn read_delays(
+        self,
+        nodes: &[NodeId],
+        measure: impl FnOnce(&[Ends]) -> Result<Vec<Option<Took>>, ClusterError>,
+    ) -> Result<Vec<DelayReading>, ClusterError> {
+        let ms = |delay: Duration| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let mut ranges = Vec::new();
+        let delays = self.read(nodes, LinksOf::to, |pairs| {
+            let took = measure(pairs)?;
+            ranges = took.iter().map(|took| took.map_or(0, |(least, most)| ms(most - least))).collect();
+            Ok(took.into_iter().map(|took| took.map_or(u64::MAX, |(least, _)| ms(least))).collect())
+        })?;
+        let jitters = self.read(nodes, LinksOf::to, |_| Ok(ranges))?;
+        let both = delays.into_iter().zip(jitters);
+        Ok(both.map(|(delay, jitter)| DelayReading { delay, jitter }).collect())
     }
 
     /// Measures such directions of nodes all at once, and sorts by node and kind of link what was read of each. One that is of two

@@ -187,8 +187,8 @@ fn wrong_arguments_are_told_in_one_line() {
             "--hosts names 1 and --controllers takes 1 of them; one more at least is right",
         ),
         (
-            "test --hosts a,b --nemesis rate",
-            "fault `rate` strikes nodes in the sandbox only; leave it out, or leave --hosts out",
+            "test --hosts a,b --nemesis membership",
+            "fault `membership` strikes nodes in the sandbox only; leave it out, or leave --hosts out",
         ),
         ("test --accept-new", "--hosts"),
         (

@@ -51,7 +51,8 @@ fn json(path: &Path) -> Json {
 fn a_run_over_ssh_is_like_any_other() {
     let Some(bed) = bed() else { return };
     let (_turn, place) = (turn(), Place::mine());
-    let mut faults = vec!["kill", "partition", "loss", "reject", "reset"];
+    let mut faults =
+        vec!["kill", "partition", "loss", "reject", "reset", "latency", "rate", "hold", "rolling-upgrade"];
     if fs::File::options().read(true).write(true).open("/dev/fuse").is_ok() {
         faults.extend(["power-loss", "disk-slow", "bit-flip"]);
     } else {
@@ -59,21 +60,24 @@ fn a_run_over_ssh_is_like_any_other() {
     }
     let run_for = |limit: &str| {
         let script = format!(
-            "$riprap test --hosts $hosts --ssh-key $key --accept-new --time-limit {limit} $gentle --nemesis {}; code=$?
-             for n in n1 n2 n3; do ls $folder/$n/.cache/riprap/agent | wc -l; done
+            "cp $riprap other; echo >>other
+             $riprap test --hosts $hosts --ssh-key $key --accept-new --time-limit {limit} $gentle --nemesis {} --upgrade-to other
+             code=$?
+             for n in n1 n2 n3; do ls $folder/$n/.cache/riprap/agent | cut -d- -f1; done
              exit $code",
             faults.join(",")
         );
         beside(&bed, &place, &script)
     };
-    let mut done = run_for("20s");
+    let mut done = run_for("25s");
     if done.code == 2 {
         // On a machine with much else to do nodes take longer.
         done = run_for("60s");
     }
     let done = done.expect(0);
     assert!(done.out.starts_with("valid   broker queue, "), "{}", done.out);
-    assert!(done.out.contains("\n1\n1\n1\n"), "one program each: {}", done.out);
+    let programs = "\n".to_owned() + &"program\nriprap\n".repeat(3);
+    assert!(done.out.contains(&programs), "the agent and the other version each: {}", done.out);
     assert!(
         done.err.contains(" on 3 nodes (root@10.77.0.10, root@10.77.0.11, root@10.77.0.12), "),
         "{}",
@@ -87,7 +91,8 @@ fn a_run_over_ssh_is_like_any_other() {
     }
     let history = fs::read_to_string(run.join("history.jsonl")).expect("there");
     for fault in faults {
-        assert!(history.contains(&format!("\"f\":\"{fault}\"")), "{fault} struck");
+        let f = if fault == "rate" { "limit-rate" } else { fault };
+        assert!(history.contains(&format!("\"f\":\"{f}\"")), "{fault} struck");
     }
 }
 

@@ -1,15 +1,17 @@
 //! `riprap agent`: what does on a host what the sandbox does on the harness's own machine.
 
+use super::holds::HoldProbes;
 use super::probes::Probes;
 use super::protocol::{Ask, Begin, Begun, SILENCE};
 use crate::clock::{self, NodeClock};
 use crate::node::Node;
-use crate::sandbox::{HostNetwork, NodeProcess, ProcessError, ProcessSpec, is_refused};
+use crate::sandbox::{HostNetwork, NodeProcess, ProbeKind, ProcessError, ProcessSpec, is_refused};
 use crate::{files, interrupt};
 use riprap_core::cluster::{ClusterError, Turn};
 use riprap_core::system::{NodeCommand, System};
 use serde::Serialize;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, Write as _};
@@ -75,6 +77,7 @@ struct Serving {
     node: Node,
     network: HostNetwork,
     probes: Probes,
+    holds: HoldProbes,
     listener: Option<TcpListener>,
     /// Held as long as it lives: the host is taken.
     _lock: File,
@@ -162,7 +165,11 @@ impl Serving {
         let probe_port = probes.port().map_err(|e| format!("failed to open a port for probes: {e}"))?;
         let begun = Begun { harness: harness_address()?, probe_port };
         let root = root.to_owned();
-        Ok((Serving { begin, system, root, node, network, probes, listener: None, _lock: lock }, begun))
+        let holds = HoldProbes::default();
+        Ok((
+            Serving { begin, system, root, node, network, probes, holds, listener: None, _lock: lock },
+            begun,
+        ))
     }
 
     fn answer(&mut self, ask: Ask) -> Result<Json, String> {
@@ -192,7 +199,18 @@ impl Serving {
             Ask::SetRoom { room } => told(node.set_room(room)),
             Ask::Rule(rules) => told(self.network.apply(&rules)),
             Ask::Dropped => told(self.network.dropped_packets()),
-            Ask::Reset { others } => told(self.network.reset(&others, self.begin.spared)),
+            Ask::Took { round, to, wait_ms } => {
+                told(self.probes.took(round, &to, Duration::from_millis(wait_ms)))
+            }
+            Ask::ListenForHolds => {
+                told(self.network.listen(ProbeKind::Hold).and_then(|listener| self.holds.listen(listener)))
+            }
+            Ask::ConnectToHold { to } => told(self.holds.connect(&to)),
+            Ask::Hold { others } => told(self.hold(&others)),
+            Ask::SendHeld => told(self.holds.send()),
+            Ask::Leaks => json(self.holds.arrived()),
+            Ask::LetGo => told(self.network.hold(BTreeSet::new()).map(|()| self.holds.await_all())),
+            Ask::Reset { others } => told(self.network.reset(&others, &self.holds.all())),
             Ask::Send(send) => told(self.probes.send(&send)),
             Ask::Arrived { round, from, count, wait_ms } => {
                 json(self.probes.arrived(round, &from, count, Duration::from_millis(wait_ms)))
@@ -235,8 +253,20 @@ impl Serving {
         stopped.and(removed)
     }
 
+    /// Holds what these send. Returns whose connections are held, each as often as there are any.
+    fn hold(&mut self, others: &BTreeSet<Ipv4Addr>) -> Result<Vec<Ipv4Addr>, String> {
+        let untaken = |e| format!("failed to take connections to hold: {e}");
+        self.holds.accept(others.len()).map_err(untaken)?;
+        let mut standing = self.network.standing(others).map_err(in_short)?;
+        let ours = self.holds.all();
+        standing.retain(|flow| !ours.contains(flow));
+        let held = standing.iter().copied().chain(self.holds.far()).collect();
+        self.network.hold(held).map_err(in_short)?;
+        Ok(standing.iter().map(|(other, _)| *other.ip()).collect())
+    }
+
     fn listen(&mut self) -> io::Result<u16> {
-        let listener = self.network.listen()?;
+        let listener = self.network.listen(ProbeKind::Refusal)?;
         let port = listener.local_addr()?.port();
         self.listener = Some(listener);
         Ok(port)

@@ -2,20 +2,21 @@
 
 use super::agent;
 use super::deploy::{begin_host, bring, check_twins, wanted};
+use super::holds::HoldProbes;
 use super::links::{as_links, end};
 use super::probes::Probes;
 use super::protocol::{Ask, Begin, PING_EVERY};
 use super::remote::Remote;
 use super::ssh::{Connection, HostName, Login};
 use super::upload::{Wanted, quoted};
-use crate::cluster::await_serving;
+use crate::cluster::{await_serving, lag};
 use crate::links::LinksOf;
 use crate::roll::{Restarts, Rolls};
 use crate::runner::Clients;
 use crate::sandbox::{LOSS_PROBES, Rules};
 use riprap_core::cluster::{
-    Cluster, ClusterError, CutFile, DeadClient, End, FlippedBit, Link, Links, Lost, NodeId, NodeState,
-    PerLink, Reading, Roll, Turn, Turns,
+    Cluster, ClusterError, CutFile, DeadClient, Delay, DelayReading, End, FlippedBit, Link, Links, Lost,
+    NodeId, NodeState, PerLink, Reading, Roll, Turn, Turns,
 };
 use riprap_core::system::{Deployment, NodePlace, System};
 use serde::de::DeserializeOwned;
@@ -62,6 +63,9 @@ pub struct HostCluster {
     pub(super) probes: Probes,
     pub(super) round: AtomicU64,
     pub(super) rules: Mutex<BTreeMap<NodeId, Rules>>,
+    pub(super) hold_probes: Mutex<HoldProbes>,
+    /// The nodes that hear nothing on connections that are held.
+    pub(super) deaf: Mutex<Vec<NodeId>>,
     pings: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
     rolls: Rolls,
     /// Those of the run, once there are any.
@@ -144,6 +148,8 @@ impl HostCluster {
             probes,
             round: AtomicU64::new(1),
             rules: Mutex::default(),
+            hold_probes: Mutex::default(),
+            deaf: Mutex::default(),
             pings: Some(pings),
             rolls: Rolls::default(),
             clients: OnceLock::new(),
@@ -294,6 +300,37 @@ impl Cluster for HostCluster {
 
     fn reaches(&self, links: &[Link]) -> Result<Vec<bool>, ClusterError> {
         self.try_links(links)
+    }
+
+    fn delay(&self, delays: &BTreeMap<NodeId, Delay>, links: Links) -> Result<(), ClusterError> {
+        self.change_rules(|id, rules| {
+            rules.slow.lags = delays.get(&id).map_or_else(BTreeMap::new, |delay| {
+                let lag = lag(*delay);
+                self.links().to(id, links).map(|(from, _)| (self.address(end(from), id), lag)).collect()
+            });
+        })
+    }
+
+    fn delays(&self, nodes: &[NodeId]) -> Result<Vec<DelayReading>, ClusterError> {
+        self.links().read_delays(nodes, |pairs| self.took(&as_links(pairs)))
+    }
+
+    fn limit(&self, rates: &BTreeMap<NodeId, u64>, links: Links) -> Result<(), ClusterError> {
+        self.change_rules(|id, rules| {
+            let others = self.links().to(id, links).map(|(from, _)| self.address(end(from), id));
+            let rate = rates.get(&id);
+            rules.slow.limited = if rate.is_some() { others.collect() } else { BTreeSet::new() };
+            rules.slow.bytes_per_s = rate.copied().unwrap_or_default();
+        })
+    }
+
+    fn rates(&self, nodes: &[NodeId]) -> Result<Vec<Reading>, ClusterError> {
+        self.links().read(nodes, LinksOf::both_ways, |pairs| self.rates_of(&as_links(pairs)))
+    }
+
+    fn hold(&self, nodes: &BTreeSet<NodeId>, links: Links) -> Result<PerLink<usize>, ClusterError> {
+        let to = nodes.iter().flat_map(|node| self.links().to(*node, links));
+        self.hold_links(&to.map(|(from, to)| (end(from), end(to))).collect())
     }
 
     fn lose(&self, nodes: &BTreeSet<NodeId>, links: Links, percent: u8) -> Result<(), ClusterError> {

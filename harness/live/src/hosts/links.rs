@@ -4,9 +4,9 @@ use super::agent::refuses;
 use super::cluster::{HostCluster, at_once};
 use super::probes::{Arrived, Round};
 use super::protocol::{Ask, Send};
-use crate::links::LinksOf;
-use crate::sandbox::{Endpoint, Ends, LOSS_PROBES, NodeIx, ProbeKind, Rules};
-use riprap_core::cluster::{Cluster as _, ClusterError, End, Link, NodeId};
+use crate::links::{LinksOf, Took};
+use crate::sandbox::{self, Endpoint, Ends, LOSS_PROBES, NodeIx, ProbeKind, RATE_PROBES, RATE_WINDOW, Rules};
+use riprap_core::cluster::{Cluster as _, ClusterError, End, Link, NodeId, UNLIMITED};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::PoisonError;
@@ -26,6 +26,8 @@ const TO_ONE_PLACE: u32 = 120;
 const LULL: Duration = Duration::from_millis(10);
 /// How long what is late gets in the end when losses are counted.
 const STRAGGLERS: Duration = Duration::from_millis(200);
+/// How much longer than the longest delay probes of delays wait: on a loaded machine much else is slow too.
+const GRACE: Duration = Duration::from_secs(2);
 /// How long a connection may take to be refused or made.
 const CONNECT_WAIT: Duration = Duration::from_secs(3);
 /// The number of a probe that the harness sends; those of nodes are theirs.
@@ -176,21 +178,83 @@ impl HostCluster {
         count: u32,
         wait: Duration,
     ) -> Result<Vec<u32>, ClusterError> {
+        let came = self.came(links, round, count, wait)?;
+        Ok(came.into_iter().map(|came| came.map_or(0, |(count, _)| count)).collect())
+    }
+
+    /// The same, with when the last came, or a little later.
+    fn came(
+        &self,
+        links: &[Link],
+        round: Round,
+        count: u32,
+        wait: Duration,
+    ) -> Result<Vec<Option<(u32, Instant)>>, ClusterError> {
         let places: BTreeSet<End> = links.iter().map(|(_, to)| *to).collect();
         let places: Vec<End> = places.into_iter().collect();
         let arrived = at_once(&places, |place| {
             let from = links.iter().filter(|(_, to)| to == place).map(|(from, _)| number(*from)).collect();
-            match place {
-                End::Clients => Ok(self.probes.arrived(round, &from, count, wait)),
+            let arrived: Arrived = match place {
+                End::Clients => self.probes.arrived(round, &from, count, wait),
                 End::Node(node) => {
                     let wait_ms = u64::try_from(wait.as_millis()).expect("it is short");
-                    self.ask::<Arrived>(*node, &Ask::Arrived { round, from, count, wait_ms })
+                    self.ask(*node, &Ask::Arrived { round, from, count, wait_ms })?
                 }
+            };
+            Ok((arrived, Instant::now()))
+        })?;
+        let by_place: BTreeMap<End, _> = places.into_iter().zip(arrived).collect();
+        let of = |(from, to): &Link| {
+            let (arrived, now) = &by_place[to];
+            arrived.get(&number(*from)).map(|came| (came.count, *now - came.ago))
+        };
+        Ok(links.iter().map(of).collect())
+    }
+
+    /// How long probes take over each of these links, if any comes.
+    pub(super) fn took(&self, links: &[Link]) -> Result<Vec<Option<Took>>, ClusterError> {
+        let round = self.next_round();
+        let longest = {
+            let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+            let lags = rules.values().flat_map(|rules| rules.slow.lags.values());
+            lags.map(|lag| lag.delay + lag.jitter).max().unwrap_or_default()
+        };
+        let wait = longest + GRACE;
+        let sources: BTreeSet<End> = links.iter().map(|(from, _)| *from).collect();
+        let sources: Vec<End> = sources.into_iter().collect();
+        let of_each = at_once(&sources, |from| {
+            let to = links.iter().filter(|(source, _)| source == from);
+            let to: Vec<SocketAddrV4> =
+                to.map(|(_, to)| self.probe_address(*to, *from)).collect::<Result<_, _>>()?;
+            match from {
+                End::Node(node) => {
+                    let wait_ms = u64::try_from(wait.as_millis()).expect("delays are of seconds");
+                    self.ask::<Vec<Option<Took>>>(*node, &Ask::Took { round, to, wait_ms })
+                }
+                End::Clients => self
+                    .probes
+                    .took(round, &to, wait)
+                    .map_err(|e| ClusterError(format!("failed to send a probe: {e}"))),
             }
         })?;
-        let by_place: BTreeMap<End, Arrived> = places.into_iter().zip(arrived).collect();
-        let of = |(from, to): &Link| by_place[to].get(&number(*from)).copied().unwrap_or(0);
+        let mut of_each: BTreeMap<End, _> =
+            sources.into_iter().zip(of_each.into_iter().map(Vec::into_iter)).collect();
+        let of = |(from, _): &Link| of_each.get_mut(from).and_then(Iterator::next).flatten();
         Ok(links.iter().map(of).collect())
+    }
+
+    /// How many bytes a second get through over each of these links.
+    pub(super) fn rates_of(&self, links: &[Link]) -> Result<Vec<u64>, ClusterError> {
+        let count = u32::try_from(RATE_PROBES).expect("they are few");
+        let (round, began) = (self.next_round(), Instant::now());
+        self.send(links, ProbeKind::Rate, round, count)?;
+        let came = self.came(links, round, count, RATE_WINDOW.saturating_sub(began.elapsed()))?;
+        // Until the last came: a host that is asked late has had nothing to take in for a while.
+        let rate = |came: Option<(u32, Instant)>| {
+            let (count, last) = came.unwrap_or((0, began + RATE_WINDOW));
+            sandbox::rate(count.into(), last.saturating_duration_since(began)).unwrap_or(UNLIMITED)
+        };
+        Ok(came.into_iter().map(rate).collect())
     }
 
     /// Whether a connection over a link is refused, by 1, or made, by 0.

@@ -14,11 +14,12 @@
 //! A connection that is lost is the harness's failure and never an anomaly: nobody knows what became of the host.
 //!
 //! Links are as in the sandbox, but each host's own packet filter acts on them (`sandbox/host.rs`), and the connection over
-//! SSH is spared. What needs packets to wait (latency, rate, hold) is in the sandbox only.
+//! SSH is spared. Where packets are to wait they do so at the struck node's host, by a relay of its agent (`sandbox/waits.rs`).
 
 pub mod agent;
 mod cluster;
 mod deploy;
+mod holds;
 mod links;
 mod probes;
 mod protocol;

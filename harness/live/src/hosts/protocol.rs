@@ -64,6 +64,30 @@ pub(super) enum Ask {
     Rule(Rules),
     /// How many packets its cuts have dropped.
     Dropped,
+    /// How long the quickest and the slowest probe take to get to these places, of each place in order; none where none comes
+    /// in so long.
+    Took {
+        round: Round,
+        to: Vec<SocketAddrV4>,
+        wait_ms: u64,
+    },
+    /// Somebody to connect to by what is to be held; the answer is the port.
+    ListenForHolds,
+    /// Replaces the connections of its own that others are to hold.
+    ConnectToHold {
+        to: Vec<SocketAddrV4>,
+    },
+    /// Holds what these send on the connections that stand, those of their own that were just made among them. The answer is
+    /// whose all others are.
+    Hold {
+        others: BTreeSet<Ipv4Addr>,
+    },
+    /// Sends something on the connections of its own that others hold.
+    SendHeld,
+    /// Who sent what has arrived on connections that are held.
+    Leaks,
+    /// Lets go what is held. The answer is of whom nothing arrives.
+    LetGo,
     /// Breaks its connections with these.
     Reset {
         others: BTreeSet<Ipv4Addr>,

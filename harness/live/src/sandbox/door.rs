@@ -20,6 +20,18 @@
 //! }
 //! ```
 //!
+//! The door of a host lets out as well as in, for there is no other at whose door what it sends would wait:
+//!
+//! ```text
+//!     set relayed-to { type ipv4_addr }
+//!     chain relay-out { ip daddr @relayed-to  queue }
+//!     chain output { type filter hook output priority 0;
+//!         ip tos PROBE_OF_RATE  goto relay-out
+//!         ip tos of another probe  accept
+//!         jump relay-out
+//!     }
+//! ```
+//!
 //! What is queued goes to the [relay](super::relay). Of a refusal, who opens a connection is told at once that nobody listens
 //! there. What arrives on one that stands is dropped like that too, but a kernel that hears of it only sends again: such a
 //! connection stalls, and goes on after the heal. So do connections that the place itself opens: the answer is dropped.
@@ -45,18 +57,24 @@ const HELD: (&str, u32) = ("held", 3);
 const INPUT: &str = "input";
 /// NF_INET_LOCAL_IN; NF_IP_PRI_FILTER.
 const HOOK: Hook = Hook { number: 1, priority: 0 };
+const RELAY_OUT: &str = "relay-out";
+const RELAYED_TO: (&str, u32) = ("relayed-to", 4);
+const OUTPUT: &str = "output";
+/// NF_INET_LOCAL_OUT.
+const HOOK_OUT: Hook = Hook { number: 3, priority: 0 };
 /// To nft(8), ipv4_addr . inet_service . inet_service, though as one word.
 const FLOW: Key = Key { size_bytes: 8, kind: (7 << 6) | 7 };
 /// To nft(8), ipv4_addr.
 const ADDRESS: Key = Key { size_bytes: 4, kind: 7 };
 const SOURCE_OFFSET_BYTES: u32 = 12;
+const DESTINATION_OFFSET_BYTES: u32 = 16;
 
 /// The door of one place.
 #[derive(Debug)]
 pub(super) struct Door {
     nft: Nft,
     is_made: bool,
-    /// Whose connections nothing happens to.
+    /// Of a host: the port whose connections nothing happens to.
     spared: Option<u16>,
 }
 
@@ -66,14 +84,20 @@ impl Door {
         Ok(Door { nft: Nft::open()?, is_made: false, spared: None })
     }
 
-    /// The same, with nothing happening to what is sent over TCP from or to a port.
-    pub(super) fn sparing(port: u16) -> io::Result<Door> {
-        Ok(Door { spared: Some(port), ..Door::new()? })
+    /// Of a host, which it lets out as well, with nothing happening to what is sent over TCP from or to a port.
+    pub(super) fn of_host(spared: u16) -> io::Result<Door> {
+        Ok(Door { spared: Some(spared), ..Door::new()? })
     }
 
     /// Replaces the sources of what is handed to the relay.
     pub(super) fn set_relayed(&mut self, sources: &[Ipv4Addr]) -> Result<(), Refusal> {
         self.replace(RELAYED.0, sources)
+    }
+
+    /// Replaces the destinations of what a host sends that is handed to the relay. Panics: it is not of a host.
+    pub(super) fn set_relayed_to(&mut self, destinations: &[Ipv4Addr]) -> Result<(), Refusal> {
+        assert!(self.spared.is_some(), "only hosts let out");
+        self.replace(RELAYED_TO.0, destinations)
     }
 
     /// Replaces the sources whose connections are refused.
@@ -134,13 +158,13 @@ fn make(spared: Option<u16>) -> Vec<Message> {
             nft::queue(m, relay::QUEUE);
         }),
         TABLE.rule(RELAY, |m| {
-            unless_from_ends(m, RELAYED);
+            unless_at_ends(m, SOURCE_OFFSET_BYTES, RELAYED);
             nft::queue(m, relay::QUEUE);
         }),
         TABLE.rule(REFUSAL, |m| {
             nft::load_transport(m);
             nft::unless_ends(m, Compare::Equal, &[libc::IPPROTO_TCP as u8]);
-            unless_from_ends(m, REFUSED);
+            unless_at_ends(m, SOURCE_OFFSET_BYTES, REFUSED);
             nft::count(m);
             nft::reject(m);
         }),
@@ -148,7 +172,7 @@ fn make(spared: Option<u16>) -> Vec<Message> {
     messages.extend(spared.into_iter().flat_map(|port| nft::spare_port(TABLE, INPUT, port)));
     messages.extend(Kind::ALL.into_iter().flat_map(|kind| {
         let chain = match kind {
-            Kind::Reach | Kind::Loss => None,
+            Kind::Reach | Kind::Loss | Kind::Answer => None,
             Kind::Delay | Kind::Rate => Some(RELAY),
             Kind::Refusal => Some(REFUSAL),
             Kind::Hold => Some(HOLD),
@@ -156,12 +180,33 @@ fn make(spared: Option<u16>) -> Vec<Message> {
         lead_probes(TABLE, INPUT, kind, chain)
     }));
     messages.extend([HOLD, RELAY, REFUSAL].map(|chain| TABLE.rule(INPUT, |m| nft::jump(m, chain))));
+    messages.extend(spared.into_iter().flat_map(make_way_out));
     messages
 }
 
-/// Ends a rule unless the packet is from a source of the set.
-fn unless_from_ends(m: &mut Message, (set, number): (&str, u32)) {
-    nft::load_header(m, SOURCE_OFFSET_BYTES, ADDRESS.size_bytes);
+fn make_way_out(spared: u16) -> Vec<Message> {
+    let mut messages = vec![
+        TABLE.set(RELAYED_TO.0, RELAYED_TO.1, &ADDRESS),
+        TABLE.chain(RELAY_OUT, None),
+        TABLE.chain(OUTPUT, Some(HOOK_OUT)),
+        TABLE.rule(RELAY_OUT, |m| {
+            unless_at_ends(m, DESTINATION_OFFSET_BYTES, RELAYED_TO);
+            nft::queue(m, relay::QUEUE);
+        }),
+    ];
+    messages.extend(nft::spare_port(TABLE, OUTPUT, spared));
+    messages.extend(Kind::ALL.into_iter().flat_map(|kind| {
+        // Delays and all else are of what arrives.
+        let chain = (kind == Kind::Rate).then_some(RELAY_OUT);
+        lead_probes(TABLE, OUTPUT, kind, chain)
+    }));
+    messages.push(TABLE.rule(OUTPUT, |m| nft::jump(m, RELAY_OUT)));
+    messages
+}
+
+/// Ends a rule unless the address there is in the set.
+fn unless_at_ends(m: &mut Message, offset_bytes: u32, (set, number): (&str, u32)) {
+    nft::load_header(m, offset_bytes, ADDRESS.size_bytes);
     nft::unless_in_ends(m, set, number);
 }
 

@@ -94,7 +94,7 @@ impl Filter {
             let chain = match kind {
                 Kind::Reach => Some(CUTS.chain),
                 Kind::Loss => Some(LOSS.chain),
-                Kind::Delay | Kind::Rate | Kind::Refusal | Kind::Hold => None,
+                Kind::Delay | Kind::Rate | Kind::Refusal | Kind::Hold | Kind::Answer => None,
             };
             lead_probes(TABLE, POLICY, kind, chain)
         }));

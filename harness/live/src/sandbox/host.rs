@@ -14,20 +14,23 @@
 //! }
 //! ```
 //!
-//! Refusals are the [door](super::door)'s, by its own table. The connection by which the harness asks is spared by both, for a
-//! harness that cuts itself off can heal nothing. Needs CAP_NET_ADMIN, as root has it.
+//! Refusals and what is to [wait](super::waits) are the [door](super::door)'s, by its own table. The connection by which the
+//! harness asks is spared by both, for a harness that cuts itself off can heal nothing. Needs CAP_NET_ADMIN, as root has it.
 
-use super::connections::Connections;
+use super::connections::{Connection, Connections};
 use super::door::{self, Door};
 use super::error::SandboxError;
 use super::filter::lead_probes;
 use super::netlink::{Message, Refusal};
 use super::nft::{self, Compare, Hook, Key, Nft, Table};
 use super::probe::Kind;
+use super::relay::Flow;
+use super::sys;
+use super::waits::{Slow, Waits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::time::Duration;
 
 const TABLE: Table = Table { family: libc::AF_INET as u8, name: "riprap-links" };
@@ -80,13 +83,18 @@ pub(crate) struct Rules {
     pub(crate) loss_percent: u8,
     /// Connections from there are refused.
     pub(crate) refused: BTreeSet<Ipv4Addr>,
+    /// What comes late, or little at a time.
+    pub(crate) slow: Slow,
 }
 
 /// See the module.
 pub(crate) struct HostNetwork {
     nft: Nft,
     door: Door,
+    waits: Waits,
     own: Ipv4Addr,
+    /// The port whose connections are left alone.
+    spared: u16,
 }
 
 impl HostNetwork {
@@ -96,17 +104,42 @@ impl HostNetwork {
     /// Errors: [`SandboxError::Network`]: without CAP_NET_ADMIN, or on a kernel without nftables.
     pub(crate) fn new(own: Ipv4Addr, spared: u16) -> Result<HostNetwork, SandboxError> {
         let mut nft = Nft::open().map_err(SandboxError::setup("open a netlink socket"))?;
-        let mut door = Door::sparing(spared).map_err(SandboxError::setup("open a netlink socket"))?;
+        let mut door = Door::of_host(spared).map_err(SandboxError::setup("open a netlink socket"))?;
         // Most often there is nothing to take away.
         let _ = nft.transaction(vec![TABLE.delete()]);
         let _ = door.remove_leftover();
         nft.transaction(make(spared)).map_err(SandboxError::network("make a packet filter"))?;
-        Ok(HostNetwork { nft, door, own })
+        Ok(HostNetwork { nft, door, waits: Waits::default(), own, spared })
     }
 
     /// Replaces all that is wrong with the links, at one instant for each kind.
     pub(crate) fn apply(&mut self, rules: &Rules) -> Result<(), SandboxError> {
-        self.change(rules).map_err(SandboxError::network("change the packet filter"))
+        self.change(rules).map_err(SandboxError::network("change the packet filter"))?;
+        self.waits.set_slow(&mut self.door, self.own, &rules.slow)
+    }
+
+    /// Replaces the connections on which what is sent to this host waits until they are let go, each by its other end and by
+    /// its own.
+    pub(crate) fn hold(&mut self, held: BTreeSet<Flow>) -> Result<(), SandboxError> {
+        self.waits.set_held(&mut self.door, self.own, held)
+    }
+
+    /// The connections over TCP that this host has with these addresses now, by their other ends and their own; but for those
+    /// of the port that is left alone.
+    pub(crate) fn standing(&self, others: &BTreeSet<Ipv4Addr>) -> Result<Vec<Flow>, SandboxError> {
+        let mut connections = Connections::open().map_err(SandboxError::setup("open a netlink socket"))?;
+        let standing = self.standing_of(&mut connections, others)?;
+        Ok(standing.iter().map(|it| (it.remote, it.local)).collect())
+    }
+
+    fn standing_of(
+        &self,
+        connections: &mut Connections,
+        others: &BTreeSet<Ipv4Addr>,
+    ) -> Result<Vec<Connection>, SandboxError> {
+        let mut standing = connections.list().map_err(SandboxError::network("list connections"))?;
+        standing.retain(|it| others.contains(it.remote.ip()) && it.local.port() != self.spared);
+        Ok(standing)
     }
 
     fn change(&mut self, rules: &Rules) -> Result<(), Refusal> {
@@ -135,17 +168,17 @@ impl HostNetwork {
         counted().map_err(SandboxError::network("read the packet filter's counters"))
     }
 
-    /// Breaks the connections over TCP that this host has with these addresses now, but for those of its port `spared`. Returns
-    /// the other ends of those that are broken, each as often as there were any. Who was at the other end is sent a reset.
+    /// Breaks the connections over TCP that [stand](Self::standing), but for those that are `ours`. Returns the other ends of
+    /// those that are broken, each as often as there were any. Who was at the other end is sent a reset.
     pub(crate) fn reset(
         &self,
         others: &BTreeSet<Ipv4Addr>,
-        spared: u16,
+        ours: &BTreeSet<Flow>,
     ) -> Result<Vec<Ipv4Addr>, SandboxError> {
         let what = || SandboxError::network("break connections");
         let mut connections = Connections::open().map_err(SandboxError::setup("open a netlink socket"))?;
-        let mut standing = connections.list().map_err(what())?;
-        standing.retain(|it| others.contains(it.remote.ip()) && it.local.port() != spared);
+        let mut standing = self.standing_of(&mut connections, others)?;
+        standing.retain(|it| !ours.contains(&(it.remote, it.local)));
         for connection in &standing {
             connections.abort(connection).map_err(what())?;
         }
@@ -154,16 +187,23 @@ impl HostNetwork {
         Ok(standing.iter().map(|connection| *connection.remote.ip()).collect())
     }
 
-    /// Somebody to connect to, for who asks whether connections are refused here.
-    pub(crate) fn listen(&self) -> io::Result<TcpListener> {
-        door::listen(self.own, Kind::Refusal)
+    /// Somebody to connect to, for a probe of a kind.
+    pub(crate) fn listen(&self, kind: Kind) -> io::Result<TcpListener> {
+        door::listen(self.own, kind)
     }
 
-    /// Takes away what it has made.
+    /// Takes away what it has made; what waits goes on.
     pub(crate) fn remove(&mut self) -> Result<(), SandboxError> {
+        let let_go = self.waits.end(&mut self.door, self.own);
         let removed = self.nft.transaction(vec![TABLE.delete()]);
-        removed.and_then(|()| self.door.remove()).map_err(SandboxError::network("remove the packet filter"))
+        let removed = removed.and_then(|()| self.door.remove());
+        let_go.and(removed.map_err(SandboxError::network("remove the packet filter")))
     }
+}
+
+/// Opens a connection that is a probe of a kind from its first packet on; reads and writes of it never wait.
+pub(crate) fn connect(to: SocketAddrV4, kind: Kind, wait: Duration) -> io::Result<TcpStream> {
+    sys::connect_with_type_of_service(to, kind.services()[0], wait)
 }
 
 /// Whether a connection to there is refused. Errors: `TimedOut`: it is neither refused nor made.
@@ -192,7 +232,7 @@ fn make(spared: u16) -> Vec<Message> {
             let chain = match kind {
                 Kind::Reach => Some(way.cut.0),
                 Kind::Loss => Some(way.loss.0),
-                Kind::Delay | Kind::Rate | Kind::Refusal | Kind::Hold => None,
+                Kind::Delay | Kind::Rate | Kind::Refusal | Kind::Hold | Kind::Answer => None,
             };
             lead_probes(TABLE, way.hook, kind, chain)
         }));

@@ -38,15 +38,20 @@ mod relay;
 mod signals;
 mod supervisor;
 mod sys;
+mod waits;
 
 pub use enter::{Entered, Inside, enter, probe};
 pub use error::{Remedy, SandboxError};
-pub(crate) use host::{HostNetwork, Rules, is_refused};
+pub(crate) use host::{HostNetwork, Rules, connect, is_refused};
 pub use netlink::Refusal;
 pub use network::{Endpoint, MAX_NODES, Network, NodeIx};
 pub use packets::Ends;
-pub(crate) use probe::{Kind as ProbeKind, mark as mark_probes};
+pub(crate) use probe::{
+    AGAIN, DELAY_PROBES, Kind as ProbeKind, RATE_PROBE_PAYLOAD_SIZE_BYTES, RATE_PROBES, RATE_WINDOW,
+    mark as mark_probes, rate,
+};
 pub use probe::{LOSS_PROBES, Reach};
 pub use process::{Ended, NodeProcess, ProcessError, ProcessSpec, ProcessState};
+pub(crate) use relay::Flow;
 pub use relay::Lag;
-pub(crate) use sys::make_room;
+pub(crate) use sys::make_room_both_ways;

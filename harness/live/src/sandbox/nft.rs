@@ -290,16 +290,16 @@ pub(super) fn go_to(m: &mut Message, chain: &str) {
     verdict(m, VERDICT_GOTO, Some(chain));
 }
 
-/// Hands the packet to whoever listens to a queue; without anybody it is dropped.
+/// Hands the packet to whoever listens to a queue. Without anybody it passes: what was to keep packets waiting has been
+/// killed, and nobody would ever let them go.
 ///
 /// By the older filter's target: kernels without an expression of their own for it have this one, and those with it too.
 pub(super) fn queue(m: &mut Message, number: u16) {
-    // Name 1, revision 2, and 3 what the target is told: a u16, padded to the alignment of a u64. Not of the bridge's family:
-    // Linux 6.18 refuses it there.
-    let mut told = [0; 8];
-    told[..2].copy_from_slice(&number.to_ne_bytes());
+    // Name 1, revision 2, and 3 what the target is told: the first queue, how many there are, whether packets pass without
+    // anybody, padded to the alignment of a u64. Not of the bridge's family: Linux 6.18 refuses it there.
+    let told = [number, 1, 1, 0].map(u16::to_ne_bytes).concat();
     expression(m, "target", |m| {
-        m.put_str(1, "NFQUEUE").put(2, &0_u32.to_be_bytes()).put(3, &told);
+        m.put_str(1, "NFQUEUE").put(2, &2_u32.to_be_bytes()).put(3, &told);
     });
 }
 

@@ -10,8 +10,8 @@ use super::error::SandboxError;
 use super::filter::Pair;
 use super::links;
 use super::network::{Endpoint, Network, NodeIx, lock};
-use super::probe::{Kind, Places};
-use super::relay::{self, Flow, Lag, Limit, Relay};
+use super::probe::{self, Kind, Places};
+use super::relay::{self, Flow, Lag, Large, Limit, Relay};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddrV4;
@@ -101,7 +101,7 @@ impl Network {
         if relay.is_none() && !is_idle {
             let queue = |place: Endpoint| {
                 let what = format!("queue what comes to {}", self.address(place));
-                self.at(place, relay::queue)?.map_err(SandboxError::network(what))
+                self.at(place, || relay::queue(Large::Whole))?.map_err(SandboxError::network(what))
             };
             let queues = self.all_places().map(queue).collect::<Result<_, _>>()?;
             *relay = Some(Relay::start(queues).map_err(SandboxError::setup("start a thread"))?);
@@ -199,12 +199,9 @@ impl Network {
     /// How many bytes a second get through between each of these pairs, once the burst is over that a limit lets through;
     /// none where there seems to be no limit.
     pub fn rates(&self, pairs: &[Ends]) -> Result<Vec<Option<u64>>, SandboxError> {
-        let (passed, took) =
+        let (arrived, took) =
             lock(&self.probes).rates(&self.places(pairs)).map_err(SandboxError::setup("probe limits"))?;
-        let per_s = |bytes: u64| {
-            (bytes.saturating_sub(relay::BURST_BYTES) as f64 / took.as_secs_f64()).round() as u64
-        };
-        Ok(passed.into_iter().map(|passed| passed.map(per_s)).collect())
+        Ok(arrived.into_iter().map(|arrived| probe::rate(arrived, took)).collect())
     }
 
     /// Whether each of these places (the second) refuses connections of another (the first); none where they are neither refused nor

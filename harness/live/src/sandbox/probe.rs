@@ -10,6 +10,7 @@
 //! Delivery on a bridge happens while the sender sends, so a datagram that has not come after some milliseconds does not
 //! come, where no delay is set.
 
+use super::relay::BURST_BYTES;
 use super::sys;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -32,11 +33,13 @@ pub(crate) enum Kind {
     Refusal,
     /// Whether what is sent on a connection that stands waits.
     Hold,
+    /// About nothing: nothing happens to it. Between machines it is the answer to what asks how long it takes.
+    Answer,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 6] =
-        [Kind::Reach, Kind::Loss, Kind::Delay, Kind::Rate, Kind::Refusal, Kind::Hold];
+    pub(super) const ALL: [Kind; 7] =
+        [Kind::Reach, Kind::Loss, Kind::Delay, Kind::Rate, Kind::Refusal, Kind::Hold, Kind::Answer];
 
     /// The types of service that mark it and, if it is another, the kernel's answer to it: an ICMP error has the
     /// precedence of network control with the rest of what it answers.
@@ -50,6 +53,7 @@ impl Kind {
             Kind::Rate => &[0x6c],
             Kind::Refusal => &[0x1c, 0xdc],
             Kind::Hold => &[0x3c],
+            Kind::Answer => &[0x5c],
         }
     }
 }
@@ -70,7 +74,7 @@ pub enum Reach {
 
 /// When a datagram has not come after this time, it is sent anew: often enough within a usual wait of some 200 ms that one
 /// lost to a full backlog does not decide.
-const AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const AGAIN: Duration = Duration::from_millis(20);
 
 /// How many datagrams tell how much a link loses.
 ///
@@ -89,18 +93,20 @@ const STRAGGLERS: Duration = Duration::from_millis(100);
 
 /// How many datagrams tell how long it takes: the quickest counts, for a machine with much else to do adds to some. How far
 /// apart they are tells of jitter: a dozen that are drawn are a fifth of it apart but for one case in millions.
-const DELAY_PROBES: u64 = 12;
+pub(crate) const DELAY_PROBES: u64 = 12;
 
 /// The size of a datagram that tells how much arrives in a second, as a limit reckons it, and how many there are: twice
 /// what the highest limit that faults draw lets through in the time given. Headers of IP and UDP take 28 bytes.
 const RATE_PROBE_SIZE_BYTES: usize = 1428;
-const RATE_PROBES: u64 = 400;
+pub(crate) const RATE_PROBES: u64 = 400;
 /// Of these, so many have to get through for there to be no limit: a few may be lost to a full buffer on a machine with
 /// much else to do.
 const RATE_PROBES_UNLIMITED: u64 = 360;
 const HEADERS_SIZE_BYTES: usize = 28;
+/// What of it is its own.
+pub(crate) const RATE_PROBE_PAYLOAD_SIZE_BYTES: usize = RATE_PROBE_SIZE_BYTES - HEADERS_SIZE_BYTES;
 /// How long they get.
-const RATE_WINDOW: Duration = Duration::from_secs(1);
+pub(crate) const RATE_WINDOW: Duration = Duration::from_secs(1);
 
 /// A datagram says in which round it was sent, for which of its pairs, and as which of that pair's.
 const PAYLOAD_SIZE_BYTES: usize = 24;
@@ -201,23 +207,18 @@ impl Probes {
         Ok(took.into_iter().map(|took| took.iter().copied().min().zip(took.into_iter().max())).collect())
     }
 
-    /// How many bytes got through between each of these pairs, none where nearly all did that were sent, so that there seems to
-    /// be no limit; and how long that took: [`RATE_WINDOW`], or longer on a machine with much else to do.
-    pub(super) fn rates(&mut self, pairs: &[Places]) -> io::Result<(Vec<Option<u64>>, Duration)> {
+    /// How many of [`RATE_PROBES`] datagrams got through between each of these pairs, and how long that took: [`RATE_WINDOW`],
+    /// or longer on a machine with much else to do.
+    pub(super) fn rates(&mut self, pairs: &[Places]) -> io::Result<(Vec<u64>, Duration)> {
         self.begin(Kind::Rate)?;
         let began = Instant::now();
         let deadline = began + RATE_WINDOW;
         let mut arrived = vec![0; pairs.len()];
-        let size_bytes = RATE_PROBE_SIZE_BYTES - HEADERS_SIZE_BYTES;
-        self.flood(pairs, RATE_PROBES, size_bytes, |arrival| arrived[arrival.pair] += 1)?;
+        self.flood(pairs, RATE_PROBES, RATE_PROBE_PAYLOAD_SIZE_BYTES, |arrival| arrived[arrival.pair] += 1)?;
         while arrived.iter().any(|arrived| *arrived < RATE_PROBES) && Instant::now() < deadline {
             self.receive(pairs, deadline, |arrival| arrived[arrival.pair] += 1)?;
         }
-        let took = began.elapsed();
-        let bytes = |arrived: u64| {
-            (arrived < RATE_PROBES_UNLIMITED).then_some(arrived * RATE_PROBE_SIZE_BYTES as u64)
-        };
-        Ok((arrived.into_iter().map(bytes).collect(), took))
+        Ok((arrived, began.elapsed()))
     }
 
     /// Begins a round: datagrams of earlier ones count for nothing any more.
@@ -297,6 +298,13 @@ impl Probes {
         }
         Ok(count)
     }
+}
+
+/// The limit of a link over which so many of [`RATE_PROBES`] came in this time, with the burst that a limit lets through at
+/// once; none where nearly all came, so that there seems to be none. Units: bytes a second.
+pub(crate) fn rate(arrived: u64, took: Duration) -> Option<u64> {
+    let bytes = (arrived * RATE_PROBE_SIZE_BYTES as u64).saturating_sub(BURST_BYTES);
+    (arrived < RATE_PROBES_UNLIMITED).then(|| (bytes as f64 / took.as_secs_f64()).round() as u64)
 }
 
 /// How long ago what arrives now was sent.

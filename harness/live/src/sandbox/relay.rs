@@ -10,6 +10,8 @@
 //! waits when delays or limits change is let go at once. Where the queue is full, or this thread does not get to read for too
 //! long, packets are lost, as they are in a full router.
 //!
+//! In the sandbox one relay serves all places; on a host it is the agent's, for what comes there and what is sent from there.
+//!
 //! Source: include/uapi/linux/netfilter/nfnetlink_queue.h.
 
 use super::filter::Pair;
@@ -19,6 +21,7 @@ use super::sys;
 use rand::RngExt as _;
 use riprap_core::Seed;
 use riprap_core::seed::Stream;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -27,8 +30,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The queue's number, in each place's namespace.
-pub(super) const QUEUE: u16 = 0;
+/// The queue's number, in each place's namespace: on a host none that other programs take, which count from 0.
+pub(super) const QUEUE: u16 = 0x7269;
 
 /// Each waiting packet costs the kernel some kilobytes at most: this is far more than connections with the windows of usual
 /// brokers have on their way in the longest delay, and far less than memory.
@@ -79,7 +82,7 @@ pub(super) struct Limit {
 }
 
 /// How much longer what is sent between a pair takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Lag {
     /// At least.
     pub delay: Duration,
@@ -91,7 +94,7 @@ pub struct Lag {
 const REMEMBERED_FLOWS: usize = 1024;
 
 /// A direction of a connection.
-pub(super) type Flow = (SocketAddrV4, SocketAddrV4);
+pub(crate) type Flow = (SocketAddrV4, SocketAddrV4);
 
 /// What the relay is told of a packet.
 struct Packet {
@@ -226,8 +229,17 @@ impl std::fmt::Debug for Relay {
     }
 }
 
+/// What becomes of packets that are larger than a network card sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Large {
+    /// They come as one.
+    Whole,
+    /// The kernel cuts them up before they wait: it takes its time, and needs no change of an interface.
+    CutUp,
+}
+
 /// Opens the queue of the place in whose network namespace the calling thread is.
-pub(super) fn queue() -> Result<Socket, Refusal> {
+pub(super) fn queue(large: Large) -> Result<Socket, Refusal> {
     let mut socket = Socket::open(libc::NETLINK_NETFILTER)?;
     socket.request(config(|m| {
         // A command, padding, and a protocol family that nobody looks at any more.
@@ -236,7 +248,8 @@ pub(super) fn queue() -> Result<Socket, Refusal> {
     socket.request(config(|m| {
         m.put(CONFIG_PARAMS, &[&COPIED_BYTES.to_be_bytes()[..], &[COPY_PACKET]].concat());
         m.put(CONFIG_MAX_LEN, &QUEUE_PACKETS.to_be_bytes());
-        m.put(CONFIG_MASK, &FLAG_GSO.to_be_bytes()).put(CONFIG_FLAGS, &FLAG_GSO.to_be_bytes());
+        let flags = if large == Large::Whole { FLAG_GSO } else { 0 };
+        m.put(CONFIG_MASK, &FLAG_GSO.to_be_bytes()).put(CONFIG_FLAGS, &flags.to_be_bytes());
     }))?;
     // A packet that the socket has no room for is lost: as much as the system grants.
     socket.ask_for_room(ROOM_BYTES);
@@ -292,7 +305,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // With its socket the kernel drops what waits.
+        // What it has not been told of yet the kernel drops with its socket.
         let _ = self.end();
     }
 }
@@ -341,13 +354,10 @@ impl Worker {
             while self.heard.read(&mut buffer).is_ok_and(|read| read > 0) {}
             let told = self.shared.told.lock().expect("no holder panics").take();
             match told {
-                Some(Told::End) => return Ok(()),
+                Some(Told::End) => return self.let_go(&BTreeSet::new()),
                 Some(Told::Shape(new)) => {
                     shaper = *new;
-                    for (flow, packet) in std::mem::take(&mut self.held) {
-                        self.wait(Some(flow).filter(|flow| shaper.held.contains(flow)), i64::MIN, packet);
-                    }
-                    self.go_on(i64::MAX)?;
+                    self.let_go(&shaper.held)?;
                 }
                 None => {}
             }
@@ -376,6 +386,14 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Lets all packets go that wait, but for those of connections that are still held.
+    fn let_go(&mut self, still_held: &BTreeSet<Flow>) -> io::Result<()> {
+        for (flow, packet) in std::mem::take(&mut self.held) {
+            self.wait(Some(flow).filter(|flow| still_held.contains(flow)), i64::MIN, packet);
+        }
+        self.go_on(i64::MAX)
     }
 
     /// Has a packet wait: until its connection is let go, or until then.

@@ -134,10 +134,20 @@ pub(super) fn set_type_of_service(fd: BorrowedFd<'_>, tos: u8) -> io::Result<()>
 }
 
 /// Has a socket hold so many bytes of what is not read yet, or as many as the system grants.
-pub(crate) fn make_room(fd: BorrowedFd<'_>, bytes: libc::c_int) {
+pub(super) fn make_room(fd: BorrowedFd<'_>, bytes: libc::c_int) {
+    set_room(fd, bytes, [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE]);
+}
+
+/// The same both ways: of what is sent and does not go on yet as well.
+pub(crate) fn make_room_both_ways(fd: BorrowedFd<'_>, bytes: libc::c_int) {
+    make_room(fd, bytes);
+    set_room(fd, bytes, [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE]);
+}
+
+fn set_room(fd: BorrowedFd<'_>, bytes: libc::c_int, options: [libc::c_int; 2]) {
     let len = size_of_val(&bytes) as libc::socklen_t;
     // The second goes beyond what the system grants everybody, for who may.
-    for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+    for option in options {
         let value = (&raw const bytes).cast();
         // SAFETY: `bytes` has the size that `len` says, and lives through the call.
         unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, value, len) };

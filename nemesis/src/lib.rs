@@ -127,10 +127,10 @@ pub struct Place {
     pub existing: bool,
     /// Whether there is another version for them to go to.
     pub upgrade: bool,
-    /// Whether real ones are on machines of their own.
-    pub hosts: bool,
     /// Whether others can join real ones.
     pub joins: bool,
+    /// Whether there is one more, that can.
+    pub spare: bool,
     /// Why real ones cannot be given clocks of their own, if they cannot.
     pub no_clocks: Option<&'static str>,
 }
@@ -190,13 +190,11 @@ pub fn parse(words: &[String], place: Place) -> Result<Vec<Choice>, String> {
                      versions --upgrade-to FILE, its program"
                 ));
             }
-            if place.hosts && !fault.strikes_hosts() {
-                return Err(format!(
-                    "fault `{name}` strikes nodes in the sandbox only; leave it out, or leave --hosts out"
-                ));
-            }
             if lacks_joins(fault, place) {
                 return Err(format!("fault `{name}` cannot strike there: {MEMBERS_STAY}; leave it out"));
+            }
+            if lacks_spare(fault, place) {
+                return Err(format!("fault `{name}` needs a host more; --spare-host HOST is right"));
             }
             if let Some(why) = lacks_clocks(fault, place) {
                 return Err(format!("fault `{name}` cannot strike there: {why}; leave it out"));
@@ -246,6 +244,11 @@ fn lacks_joins(fault: &dyn Fault, place: Place) -> bool {
     place.live && fault.needs_spare() && !place.joins
 }
 
+/// Whether a fault needs a node more, and there is none.
+fn lacks_spare(fault: &dyn Fault, place: Place) -> bool {
+    place.live && fault.needs_spare() && !place.spare
+}
+
 /// Why real nodes cannot be given clocks that a fault needs, if they cannot.
 fn lacks_clocks(fault: &dyn Fault, place: Place) -> Option<&'static str> {
     place.no_clocks.filter(|_| place.live && fault.needs_clocks())
@@ -263,10 +266,10 @@ fn obstacle(fault: &dyn Fault, place: Place) -> Option<&'static str> {
         Some("real nodes only")
     } else if fault.needs_upgrade() && !place.upgrade {
         Some("needs --upgrade-to")
-    } else if place.hosts && !fault.strikes_hosts() {
-        Some("in the sandbox only")
     } else if lacks_joins(fault, place) {
         Some(MEMBERS_STAY)
+    } else if lacks_spare(fault, place) {
+        Some("needs --spare-host")
     } else if let Some(why) = lacks_clocks(fault, place) {
         Some(why)
     } else if lacks_disks(fault, place) {
@@ -356,10 +359,10 @@ mod tests {
         copies: 3,
         live: true,
         disks: true,
-        hosts: false,
         existing: false,
         upgrade: false,
         joins: false,
+        spare: true,
         no_clocks: None,
     };
 
@@ -491,9 +494,8 @@ mod tests {
         let count = |place: Place| parse(&words, place).map(|choices| choices.len());
         assert_eq!(count(Place { joins: true, ..REAL }), Ok(1));
         assert_eq!(count(Place { live: false, ..REAL }), Ok(1));
-        let refused =
-            "fault `membership` strikes nodes in the sandbox only; leave it out, or leave --hosts out";
-        assert_eq!(count(Place { joins: true, hosts: true, ..REAL }), Err(refused.to_owned()));
+        let refused = "fault `membership` needs a host more; --spare-host HOST is right";
+        assert_eq!(count(Place { joins: true, spare: false, ..REAL }), Err(refused.to_owned()));
         let refused = "fault `membership` may cost one of each key's copies, of which there is 1; a --replication of 2 or more \
                        is right";
         assert_eq!(count(Place { joins: true, copies: 1, ..REAL }), Err(refused.to_owned()));

@@ -14,7 +14,7 @@ static INFO: FaultInfo = FaultInfo {
           until it is done, whatever other faults are at work. Proved by the process that runs, and by what the \
           cluster says of its members and of where partitions are, as far as it has come by then; the act that follows tells the \
           rest. Of real systems the bundled broker and \
-          Apache Kafka, in the sandbox. A topic that is made just when the node leaves may have a copy there, which goes with \
+          Apache Kafka. A topic that is made just when the node leaves may have a copy there, which goes with \
           it: so it needs two copies of each key. Finds systems that lose records as replicas move, or that believe a replica \
           or a leader that is one no longer.",
     strike_f: "add-member",
@@ -28,10 +28,6 @@ pub(crate) struct Membership;
 impl Fault for Membership {
     fn info(&self) -> &'static FaultInfo {
         &INFO
-    }
-
-    fn strikes_hosts(&self) -> bool {
-        false
     }
 
     fn needs_spare(&self) -> bool {

@@ -85,6 +85,7 @@ pub(crate) mod tests {
                 bootstrap: Vec::new(),
                 upgrade_to: None,
                 hosts: Vec::new(),
+                spare_host: None,
                 settings: [("min.insync.replicas".to_owned(), "2".to_owned())].into(),
             },
             riprap: "0.1.0".to_owned(),

@@ -207,6 +207,7 @@ mod tests {
             bootstrap: Vec::new(),
             upgrade_to: None,
             hosts: Vec::new(),
+            spare_host: None,
             settings: BTreeMap::new(),
         }
     }

@@ -207,9 +207,13 @@ pub(crate) struct TestArgs {
     /// Run in simulation
     #[arg(long, conflicts_with_all = ["hosts", "bootstrap"])]
     pub(crate) sim: bool,
-    /// Run on these hosts, over SSH, a node on each; as many as there are nodes and controllers, controllers last
+    /// Run on these hosts, over SSH, a node on each; as many as there are nodes of all roles, brokers first, then controllers, then
+    /// storage
     #[arg(long, value_name = "[USER@]HOST[:PORT],...", value_delimiter = ',', conflicts_with_all = ["bootstrap", "nodes"])]
     pub(crate) hosts: Vec<HostName>,
+    /// With --hosts: one more, whose node fault `membership` has join the others and leave them
+    #[arg(long, value_name = "[USER@]HOST[:PORT]", requires = "hosts")]
+    pub(crate) spare_host: Option<HostName>,
     /// With --hosts: the file of the key to log in with; by default those of ssh-agent, then the usual ones in ~/.ssh
     #[arg(long, value_name = "FILE", requires = "hosts")]
     pub(crate) ssh_key: Option<PathBuf>,
@@ -254,6 +258,7 @@ was not made, and 0. How fast they are is told, and changes no exit code.",
     mut_arg("seed", |arg| arg.hide(true)),
     mut_arg("defect", |arg| arg.hide(true)),
     mut_arg("hosts", |arg| arg.hide(true)),
+    mut_arg("spare_host", |arg| arg.hide(true)),
     mut_arg("ssh_key", |arg| arg.hide(true)),
     mut_arg("accept_new", |arg| arg.hide(true)),
     mut_arg("bootstrap", |arg| arg.hide(true)),
@@ -295,6 +300,7 @@ that run down; its test.json has the knobs.",
     mut_arg("sim", |arg| arg.hide(true)),
     mut_arg("controllers", |arg| arg.hide(true)),
     mut_arg("hosts", |arg| arg.hide(true)),
+    mut_arg("spare_host", |arg| arg.hide(true)),
     mut_arg("ssh_key", |arg| arg.hide(true)),
     mut_arg("accept_new", |arg| arg.hide(true)),
     mut_arg("bootstrap", |arg| arg.hide(true)),

@@ -236,8 +236,8 @@ fn triggers_name_what_there_is() {
                 disks: true,
                 existing: false,
                 upgrade: false,
-                hosts: false,
                 joins: true,
+                spare: true,
                 no_clocks: None,
             };
             let parsed = parse_faults(&faults, place).map(drop);

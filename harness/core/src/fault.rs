@@ -107,11 +107,6 @@ pub trait Fault: Sync {
         true
     }
 
-    /// Whether it can strike nodes on machines of their own.
-    fn strikes_hosts(&self) -> bool {
-        true
-    }
-
     /// Whether it strikes a node that is none of the cluster's at first.
     fn needs_spare(&self) -> bool {
         false

@@ -135,6 +135,9 @@ pub struct TestConfig {
     /// `USER@HOST[:PORT]` of the machines that the nodes are on, in order; none if they are in the sandbox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
+    /// `[USER@]HOST[:PORT]` of one more, whose node can join the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_host: Option<String>,
     /// `--set NAME=VALUE`.
     pub settings: BTreeMap<String, String>,
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! It runs a command beside them, in whose words `{hosts}`, `{key}` and `{folder}` are replaced, with a HOME of its own, and
-//! ends with its exit status. With HOSTS in its environment there are so many.
+//! ends with its exit status. With HOSTS in its environment there are so many. Where there is a word `{spare}` the last is that,
+//! and none of the others.
 
 use riprap_live::sandbox::{Entered, Inside, Network, NodeIx, NodeProcess, ProcessSpec, enter};
 use std::collections::BTreeMap;
@@ -51,9 +52,12 @@ fn run(inside: &Inside) -> Result<ExitCode, Box<dyn Error>> {
     for address in &addresses {
         await_listening(*address)?;
     }
-    let hosts: Vec<String> = addresses.iter().map(|address| format!("root@{address}")).collect();
+    let mut hosts: Vec<String> = addresses.iter().map(|address| format!("root@{address}")).collect();
+    let has_spare = std::env::args().any(|word| word.contains("{spare}"));
+    let spare = if has_spare { hosts.pop() } else { None }.unwrap_or_default();
     let replace = |word: String| {
         word.replace("{hosts}", &hosts.join(","))
+            .replace("{spare}", &spare)
             .replace("{key}", &at("key").display().to_string())
             .replace("{folder}", &folder.path().display().to_string())
     };

@@ -23,8 +23,6 @@ use std::time::{Duration, Instant};
 /// How long a probe waits for a datagram on a link that should be dead. On a live one it takes well under a
 /// millisecond; on a machine so loaded that it takes longer, a live link could pass for dead.
 const PROBE_WAIT: Duration = Duration::from_millis(250);
-/// How long it is waited for a node to join and take over what it is to. With other faults at work it may take any time.
-const JOIN_WAIT: Duration = Duration::from_secs(5);
 /// Between two questions whether a node serves.
 const READY_POLL: Duration = Duration::from_millis(100);
 
@@ -147,18 +145,8 @@ impl LiveCluster {
     /// Waits until every node serves, and no node is on its way into the cluster or out of it. Errors: what is still waited for,
     /// when time is over or `stop` says so.
     pub fn await_serving(&self, limit: Duration, stop: &mut dyn FnMut() -> bool) -> Result<(), String> {
-        let deadline = Instant::now() + limit;
         await_serving(self, self.system, &self.deployment, limit, stop)?;
-        while let Err(how_far) = self.members.settled() {
-            if Instant::now() >= deadline {
-                return Err(format!("not within {limit:?}: of a change of its members, {how_far}"));
-            }
-            if stop() {
-                return Err(format!("interrupted: of a change of its members, {how_far}"));
-            }
-            std::thread::sleep(READY_POLL);
-        }
-        Ok(())
+        self.members.await_settled(limit, stop)
     }
 
     /// The nodes whose process ended though nobody had killed it, each with how.
@@ -242,12 +230,7 @@ impl Cluster for LiveCluster {
 
     fn change_members(&self, change: MemberChange) -> Result<(), ClusterError> {
         let me = self.me.upgrade().expect("it is borrowed from what owns it");
-        self.members.change(change, me)?;
-        if let MemberChange::Join { .. } = change {
-            // For whoever asked, to see what came of it.
-            self.members.wait(JOIN_WAIT);
-        }
-        Ok(())
+        self.members.change(change, me)
     }
 
     fn members_told(&self) -> Result<String, ClusterError> {

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// How long it is waited for a node to join and take over what it is to.
+const JOIN_WAIT: Duration = Duration::from_secs(5);
 /// Between two looks whether a change is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -35,15 +37,8 @@ struct Change {
 }
 
 impl Members {
-    /// Waits for a while for what is under way to be done.
-    pub(crate) fn wait(&self, limit: Duration) {
-        let began = Instant::now();
-        while began.elapsed() < limit && self.settled().is_err() {
-            std::thread::sleep(LOOK_AGAIN);
-        }
-    }
-
-    /// Begins a change; the one before goes no further.
+    /// Begins a change; the one before goes no further. Waits for a node to have joined, for whoever asked to see what came of it,
+    /// but not for long: with other faults at work that may take any time.
     pub(crate) fn change(
         &self,
         change: MemberChange,
@@ -58,6 +53,12 @@ impl Members {
             .spawn(move || cluster.administer(change, &mut watch))
             .map_err(|e| ClusterError(format!("failed to start a thread that changes members: {e}")))?;
         *self.lock() = Some(Change { is_over, told, thread: Some(thread) });
+        if let MemberChange::Join { .. } = change {
+            let began = Instant::now();
+            while began.elapsed() < JOIN_WAIT && self.settled().is_err() {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
         Ok(())
     }
 
@@ -81,6 +82,25 @@ impl Members {
         let last = self.lock();
         let under_way = |change: &&Change| change.thread.as_ref().is_some_and(|thread| !thread.is_finished());
         last.as_ref().filter(under_way).map_or(Ok(()), |change| Err(change.told()))
+    }
+
+    /// Waits until nothing is left to do. Errors: how far the change is, when time is over or `stop` says so.
+    pub(crate) fn await_settled(
+        &self,
+        limit: Duration,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<(), String> {
+        let began = Instant::now();
+        while let Err(how_far) = self.settled() {
+            if began.elapsed() >= limit {
+                return Err(format!("not within {limit:?}: of a change of its members, {how_far}"));
+            }
+            if stop() {
+                return Err(format!("interrupted: of a change of its members, {how_far}"));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Change>> {
@@ -119,7 +139,7 @@ impl Overseer for Watch {
 mod tests {
     use super::*;
 
-    /// An administrator who lets a node join only once it is over, and has one leave at once.
+    /// An administrator who is done at once, but for n9, which is on its way out until that is over.
     #[derive(Default)]
     struct Office {
         ended: Mutex<Vec<NodeId>>,
@@ -128,8 +148,9 @@ mod tests {
     impl Administered for Office {
         fn administer(&self, change: MemberChange, overseer: &mut dyn Overseer) {
             match change {
-                MemberChange::Join { node, draw } => {
-                    overseer.tell(format!("{node} is to join, drawn {draw}"));
+                MemberChange::Join { node, .. } => overseer.tell(format!("{node} has joined")),
+                MemberChange::Leave { node: NodeId(9) } => {
+                    overseer.tell("n9 is to leave".to_owned());
                     while !overseer.is_over() {
                         std::thread::sleep(Duration::from_millis(1));
                     }
@@ -149,21 +170,25 @@ mod tests {
 
     #[test]
     fn one_change_ends_where_the_next_begins() {
-        let (office, members, node) = (Arc::new(Office::default()), Members::default(), NodeId(4));
+        let (office, members) = (Arc::new(Office::default()), Members::default());
         assert_eq!((members.told(), members.settled()), (String::new(), Ok(())));
         let change = |change| members.change(change, Arc::clone(&office) as _).expect("a thread");
-        change(MemberChange::Join { node, draw: 7 });
+        let patient = Duration::from_secs(60);
+        change(MemberChange::Join { node: NodeId(4), draw: 7 });
+        assert_eq!(members.told(), "n4 has joined");
+        change(MemberChange::Leave { node: NodeId(9) });
         while members.told().is_empty() {
             std::thread::yield_now();
         }
-        // It is not done, however long one waits.
-        members.wait(Duration::from_millis(1));
-        let joining = "n4 is to join, drawn 7";
-        assert_eq!((members.told().as_str(), members.settled()), (joining, Err(joining.to_owned())));
-        change(MemberChange::Leave { node });
-        members.wait(Duration::from_secs(60));
+        assert_eq!(members.settled(), Err("n9 is to leave".to_owned()));
+        let late = members.await_settled(Duration::ZERO, &mut || false);
+        assert_eq!(late, Err("not within 0ns: of a change of its members, n9 is to leave".to_owned()));
+        let stopped = members.await_settled(patient, &mut || true);
+        assert_eq!(stopped, Err("interrupted: of a change of its members, n9 is to leave".to_owned()));
+        change(MemberChange::Leave { node: NodeId(4) });
+        assert_eq!(members.await_settled(patient, &mut || false), Ok(()));
         assert_eq!(members.told(), "n4 has left");
-        assert_eq!(*office.ended.lock().expect("no holder panics"), [node]);
+        assert_eq!(*office.ended.lock().expect("no holder panics"), [NodeId(4)]);
         // What was told is still known.
         members.end().expect("nothing panics");
         assert_eq!((members.told().as_str(), members.settled()), ("n4 has left", Ok(())));

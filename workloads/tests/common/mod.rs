@@ -56,6 +56,7 @@ pub(crate) fn config(workload: &str, seed: u64, via: &[SubscribeVia]) -> TestCon
         bootstrap: Vec::new(),
         upgrade_to: None,
         hosts: Vec::new(),
+        spare_host: None,
         settings: BTreeMap::new(),
     }
 }

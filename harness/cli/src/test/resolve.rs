@@ -103,6 +103,7 @@ impl Test {
             bootstrap: args.bootstrap.clone(),
             upgrade_to: args.upgrade_to.clone(),
             hosts: args.hosts.iter().map(ToString::to_string).collect(),
+            spare_host: args.spare_host.as_ref().map(ToString::to_string),
             settings: args.settings.iter().cloned().collect(),
         })
     }
@@ -127,12 +128,6 @@ impl Test {
         if config.controllers > 0 && !system.info().controllers {
             return Err(Failure::Usage(format!(
                 "--controllers: each node of system `{}` is a controller too; leave it out",
-                system.info().name
-            )));
-        }
-        if config.storage > 0 && !config.hosts.is_empty() {
-            return Err(Failure::Usage(format!(
-                "--hosts: system `{}` keeps its data on a node of its own, which only the local sandbox has; leave it out",
                 system.info().name
             )));
         }
@@ -200,10 +195,10 @@ pub(crate) fn place(config: &TestConfig) -> Place {
         live,
         // Hosts say it themselves, once they are reached.
         disks: live && (hosts || disk::can_be_had().is_ok()),
-        hosts,
         existing: !config.bootstrap.is_empty(),
         upgrade: config.upgrade_to.is_some(),
         joins: system.is_some_and(|system| system.can_be_joined()),
+        spare: !hosts || config.spare_host.is_some(),
         no_clocks: system.and_then(|system| obstacle(system.clock())),
     }
 }
@@ -298,13 +293,25 @@ fn nemesis(args: &TestArgs) -> Vec<String> {
 /// How many nodes clients reach.
 fn nodes(args: &TestArgs) -> Result<u16, Failure> {
     let hosts = u16::try_from(args.hosts.len()).unwrap_or(u16::MAX);
-    match hosts.checked_sub(args.controllers) {
-        _ if hosts == 0 => Ok(args.nodes),
+    if hosts == 0 {
+        return Ok(args.nodes);
+    }
+    let storage = system(&args.system)?.0.info().storage;
+    match hosts.checked_sub(args.controllers + storage) {
         Some(nodes) if nodes > 0 => Ok(nodes),
-        _ => Err(Failure::Usage(format!(
-            "--hosts names {hosts} and --controllers takes {} of them; one more at least is right",
-            args.controllers
-        ))),
+        _ => {
+            let controllers = match args.controllers {
+                0 => String::new(),
+                n => format!(", --controllers takes {n} of them"),
+            };
+            let storage = match storage {
+                0 => String::new(),
+                n => format!(", what system `{}` keeps its data on {n}", args.system),
+            };
+            Err(Failure::Usage(format!(
+                "--hosts names {hosts}{controllers}{storage}; one more at least is right"
+            )))
+        }
     }
 }
 

@@ -28,17 +28,17 @@ fn bed() -> Option<PathBuf> {
     Some(bed)
 }
 
-/// Runs a script of sh beside three hosts, with the program as `$riprap`, what it is told to reach them by as `$hosts` and
-/// `$key`, and their folders below `$folder`.
+/// Runs a script of sh beside three hosts and one to spare, with the program as `$riprap`, what it is told to reach them by as
+/// `$hosts`, `$spare` and `$key`, and their folders below `$folder`.
 fn beside(bed: &Path, place: &Place, script: &str) -> Done {
     let mut command = Command::new(bed);
     let given = format!(
-        "set -u; riprap={}; hosts={{hosts}}; key={{key}}; folder={{folder}}",
+        "set -u; riprap={}; hosts={{hosts}}; spare={{spare}}; key={{key}}; folder={{folder}}",
         env!("CARGO_BIN_EXE_riprap")
     );
     let gentle = "gentle='--store store --rate 50 --concurrency 5 --seed 1 --fault-time 2s --quiet-time 3s'";
     command.args(["/bin/sh", "-c", &format!("{given}; {gentle}; {script}")]);
-    command.current_dir(place.path()).stdin(Stdio::null());
+    command.current_dir(place.path()).env("HOSTS", "4").stdin(Stdio::null());
     Running::start(command).end()
 }
 
@@ -94,6 +94,31 @@ fn a_run_over_ssh_is_like_any_other() {
         let f = if fault == "rate" { "limit-rate" } else { fault };
         assert!(history.contains(&format!("\"f\":\"{f}\"")), "{fault} struck");
     }
+}
+
+#[test]
+fn a_host_to_spare_joins_and_leaves() {
+    let Some(bed) = bed() else { return };
+    let (_turn, place) = (turn(), Place::mine());
+    let run_for = |limit: &str| {
+        let script = format!(
+            "$riprap test --hosts $hosts --spare-host $spare --ssh-key $key --accept-new --time-limit {limit} $gentle \
+             --nemesis membership"
+        );
+        beside(&bed, &place, &script)
+    };
+    let mut done = run_for("8s");
+    if done.code == 2 {
+        // On a machine with much else to do partitions take longer to move.
+        done = run_for("60s");
+    }
+    done.expect(0);
+    let run = place.latest();
+    let results = json(&run.join("results.json"));
+    assert_eq!(results["liveness"]["members"], Json::from("n4 has left"));
+    let log = fs::read_to_string(run.join("riprap.log")).expect("it is there");
+    assert!(log.contains("n4 has joined, and has "), "{log}");
+    assert!(run.join("nodes/n4/node.log").exists(), "it was brought too");
 }
 
 #[test]

@@ -190,6 +190,7 @@ impl Serving {
             Ask::SetClockOffset { offset_ms } => told(node.set_clock_offset_ms(offset_ms)),
             Ask::StrobeClock { offset_ms, every_ms } => told(node.strobe_clock(offset_ms, every_ms)),
             Ask::ClockOffsetsSeen => told(node.clock_offsets_seen_ms()),
+            Ask::Retire => told(node.retire()),
             Ask::HasRotted => json(node.has_rotted()),
             Ask::ReplaceDisk => told(node.replace_disk()),
             Ask::PowerFail => told(node.power_fail()),

@@ -11,14 +11,15 @@ use super::ssh::{Connection, HostName, Login};
 use super::upload::{Wanted, quoted};
 use crate::cluster::{await_serving, lag};
 use crate::links::LinksOf;
+use crate::members::{Administered, Members};
 use crate::roll::{Restarts, Rolls};
 use crate::runner::Clients;
 use crate::sandbox::{LOSS_PROBES, Rules};
 use riprap_core::cluster::{
     Cluster, ClusterError, CutFile, DeadClient, Delay, DelayReading, End, FlippedBit, Link, Links, Lost,
-    NodeId, NodeState, PerLink, Reading, Roll, Turn, Turns,
+    MemberChange, NodeId, NodeState, PerLink, Reading, Roll, Turn, Turns,
 };
-use riprap_core::system::{Deployment, NodePlace, System};
+use riprap_core::system::{Deployment, NodePlace, Overseer, System};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,6 +39,8 @@ pub struct HostsSpec<'a> {
     pub name: &'a str,
     /// The hosts, one for each node, in order.
     pub hosts: &'a [HostName],
+    /// One more, whose node is none of the cluster's and can join it.
+    pub spare: Option<&'a HostName>,
     /// How they are logged in to.
     pub login: &'a Login,
     /// The folder that what is fetched is kept in here.
@@ -48,7 +51,7 @@ pub struct HostsSpec<'a> {
     pub has_disks: bool,
     /// Whether each node gets a clock that can be set.
     pub has_clocks: bool,
-    /// The rest of the deployment; its `nodes` are filled in.
+    /// The rest of the deployment; its `nodes` and its `spare` are filled in.
     pub deployment: Deployment,
     /// The same of another version, if nodes may go to one, with what that is called.
     pub upgraded: Option<(String, Deployment)>,
@@ -68,6 +71,7 @@ pub struct HostCluster {
     pub(super) deaf: Mutex<Vec<NodeId>>,
     pings: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
     rolls: Rolls,
+    members: Members,
     /// Those of the run, once there are any.
     clients: OnceLock<Clients>,
     /// Itself, for the thread of a roll.
@@ -90,8 +94,9 @@ impl HostCluster {
     /// `tell` is told how far it is.
     pub fn new(spec: HostsSpec<'_>, tell: &(dyn Fn(&str) + Sync)) -> Result<Arc<HostCluster>, ClusterError> {
         let wanted = wanted(&spec)?;
-        let ids = NodeId::first(u16::try_from(spec.hosts.len()).expect("a run has few nodes"));
-        let places: Vec<(NodeId, &HostName)> = ids.into_iter().zip(spec.hosts).collect();
+        let names: Vec<&HostName> = spec.hosts.iter().chain(spec.spare).collect();
+        let ids = NodeId::first(u16::try_from(names.len()).expect("a run has few nodes"));
+        let places: Vec<(NodeId, &HostName)> = ids.into_iter().zip(names).collect();
         let opened = at_once(&places, |(_, name)| {
             tell(&format!("logging in to {name}"));
             Connection::open(name, spec.login)
@@ -108,6 +113,7 @@ impl HostCluster {
                 log_dir: agent::log_dir(folder),
             });
         }
+        deployment.spare = spec.spare.and_then(|_| deployment.nodes.pop());
         let taken = opened.into_iter().map(|connection| Mutex::new(Some(connection)));
         let each: Vec<_> = places.iter().zip(taken.zip(&folders)).collect();
         tell("starting the agents");
@@ -117,6 +123,7 @@ impl HostCluster {
             // A host's own, below a folder of its own.
             let at_home = |of: &Deployment, program: &Option<Wanted>| Deployment {
                 nodes: deployment.nodes.clone(),
+                spare: deployment.spare.clone(),
                 program: program.as_ref().map(|program| folder.join(&program.remote)),
                 ..of.clone()
             };
@@ -152,6 +159,7 @@ impl HostCluster {
             deaf: Mutex::default(),
             pings: Some(pings),
             rolls: Rolls::default(),
+            members: Members::default(),
             clients: OnceLock::new(),
             me: me.clone(),
         });
@@ -169,10 +177,16 @@ impl HostCluster {
         &self.deployment
     }
 
-    /// Waits until every node serves. Errors: what the first that does not still waits for, when time is over or
-    /// `stop` says so.
+    /// Waits until every node serves, and no node is on its way into the cluster or out of it. Errors: what is still waited for,
+    /// when time is over or `stop` says so.
     pub fn await_serving(&self, limit: Duration, stop: &mut dyn FnMut() -> bool) -> Result<(), String> {
-        await_serving(self, self.system, &self.deployment, limit, stop)
+        await_serving(self, self.system, &self.deployment, limit, stop)?;
+        self.members.await_settled(limit, stop)
+    }
+
+    /// All nodes, that which can join the others last.
+    pub(super) fn all_nodes(&self) -> Vec<NodeId> {
+        self.hosts.keys().copied().collect()
     }
 
     /// The nodes whose process ended though nobody had killed it, each with how.
@@ -228,11 +242,11 @@ impl HostCluster {
 
     /// Ends every node in order, and has the agents take away what they made.
     pub fn stop(&self) -> Result<(), ClusterError> {
+        self.members.end()?;
         for roll in [Roll::Restart, Roll::Upgrade] {
             self.rolls.end(roll)?;
         }
-        let hosts: Vec<NodeId> = self.nodes();
-        at_once(&hosts, |id| self.ask::<()>(*id, &Ask::Stop)).map(drop)
+        at_once(&self.all_nodes(), |id| self.ask::<()>(*id, &Ask::Stop)).map(drop)
     }
 
     pub(super) fn ask<T: DeserializeOwned>(&self, id: NodeId, ask: &Ask) -> Result<T, ClusterError> {
@@ -254,7 +268,7 @@ impl Drop for HostCluster {
 
 impl Cluster for HostCluster {
     fn nodes(&self) -> Vec<NodeId> {
-        self.hosts.keys().copied().collect()
+        self.deployment.nodes.iter().map(|place| place.id).collect()
     }
 
     fn start(&self, id: NodeId) -> Result<(), ClusterError> {
@@ -262,7 +276,24 @@ impl Cluster for HostCluster {
     }
 
     fn kill(&self, id: NodeId) -> Result<(), ClusterError> {
+        if self.deployment.is_spare(id) {
+            // An administrator who sees it out might end its next process too.
+            self.members.end()?;
+        }
         self.ask(id, &Ask::Kill)
+    }
+
+    fn spare(&self) -> Option<NodeId> {
+        self.deployment.spare.as_ref().map(|place| place.id)
+    }
+
+    fn change_members(&self, change: MemberChange) -> Result<(), ClusterError> {
+        let me = self.me.upgrade().expect("it is borrowed from what owns it");
+        self.members.change(change, me)
+    }
+
+    fn members_told(&self) -> Result<String, ClusterError> {
+        Ok(self.members.told())
     }
 
     fn clients(&self) -> u32 {
@@ -431,6 +462,16 @@ impl Restarts for HostCluster {
 
     fn serves(&self, id: NodeId) -> Result<(), String> {
         self.system.serves(&self.deployment, id)
+    }
+}
+
+impl Administered for HostCluster {
+    fn administer(&self, change: MemberChange, overseer: &mut dyn Overseer) {
+        self.system.administer(&self.deployment, change, overseer);
+    }
+
+    fn end_node(&self, id: NodeId) -> Result<(), ClusterError> {
+        self.ask(id, &Ask::Retire)
     }
 }
 

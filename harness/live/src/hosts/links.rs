@@ -36,7 +36,7 @@ const HARNESS: u16 = 0;
 impl HostCluster {
     /// Makes sure that each pair reaches each other before anything is cut: a link that is dead anyway would prove any cut.
     pub(super) fn check_links(&self) -> Result<(), ClusterError> {
-        let ends: Vec<End> = self.nodes().into_iter().map(End::Node).chain([End::Clients]).collect();
+        let ends: Vec<End> = self.all_nodes().into_iter().map(End::Node).chain([End::Clients]).collect();
         let of = |from: &End| {
             let from = *from;
             ends.iter().filter(move |to| **to != from).map(move |to| (from, *to)).collect::<Vec<_>>()
@@ -79,7 +79,7 @@ impl HostCluster {
     pub(super) fn change_rules(&self, change: impl Fn(NodeId, &mut Rules)) -> Result<(), ClusterError> {
         let mut all = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = Vec::new();
-        for id in self.nodes() {
+        for id in self.all_nodes() {
             let rules = all.entry(id).or_default();
             let before = rules.clone();
             change(id, rules);

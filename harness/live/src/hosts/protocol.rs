@@ -49,6 +49,7 @@ pub(super) enum Ask {
         every_ms: u64,
     },
     ClockOffsetsSeen,
+    Retire,
     HasRotted,
     ReplaceDisk,
     PowerFail,

@@ -9,11 +9,13 @@
 //!     set held { type ipv4_addr . inet_service . inet_service }
 //!     chain hold    { meta l4proto tcp  ip saddr . tcp sport . tcp dport @held  queue }
 //!     chain relay   { ip saddr @relayed  queue }
-//!     chain refusal { meta l4proto tcp  ip saddr @refused  counter  reject with icmp port-unreachable }
+//!     chain refusal { meta l4proto tcp  ip saddr @refused  tcp flags OPENS  counter  reject with tcp reset
+//!                     meta l4proto tcp  ip saddr @refused  counter  drop }
+//!     chain refusal-of-probe { meta l4proto tcp  ip saddr @refused  counter  reject with icmp port-unreachable }
 //!     chain input { type filter hook input priority 0;
 //!         ip tos PROBE_OF_HOLD  goto hold
 //!         ip tos PROBE_OF_DELAY|PROBE_OF_RATE  goto relay
-//!         ip tos PROBE_OF_REFUSAL  goto refusal
+//!         ip tos PROBE_OF_REFUSAL  goto refusal-of-probe
 //!         ip tos of another probe  accept
 //!         jump hold  jump relay  jump refusal
 //!     }
@@ -33,8 +35,9 @@
 //! ```
 //!
 //! What is queued goes to the [relay](super::relay). Of a refusal, who opens a connection is told at once that nobody listens
-//! there. What arrives on one that stands is dropped like that too, but a kernel that hears of it only sends again: such a
-//! connection stalls, and goes on after the heal. So do connections that the place itself opens: the answer is dropped.
+//! there. What arrives on one that stands is dropped: such a connection stalls, and goes on after the heal. So do connections
+//! that the place itself opens: the answer is dropped. A probe is refused by ICMP, whose packets are of the probe's own type of
+//! service, which other faults leave alone; kernels send few of them, so that it alone is.
 
 use super::filter::lead_probes;
 use super::netlink::{Message, Refusal};
@@ -51,6 +54,9 @@ const TABLE: Table = Table { family: libc::AF_INET as u8, name: "riprap" };
 const RELAY: &str = "relay";
 const RELAYED: (&str, u32) = ("relayed", 1);
 const REFUSAL: &str = "refusal";
+const REFUSAL_OF_PROBE: &str = "refusal-of-probe";
+/// The flags of a packet that opens a connection (RFC 9293), also of who can tell of congestion (RFC 3168).
+const OPENS: [u8; 2] = [0x02, 0xc2];
 const REFUSED: (&str, u32) = ("refused", 2);
 const HOLD: &str = "hold";
 const HELD: (&str, u32) = ("held", 3);
@@ -149,6 +155,7 @@ fn make(spared: Option<u16>) -> Vec<Message> {
         TABLE.chain(HOLD, None),
         TABLE.chain(RELAY, None),
         TABLE.chain(REFUSAL, None),
+        TABLE.chain(REFUSAL_OF_PROBE, None),
         TABLE.chain(INPUT, Some(HOOK)),
         TABLE.rule(HOLD, |m| {
             nft::load_transport(m);
@@ -161,20 +168,32 @@ fn make(spared: Option<u16>) -> Vec<Message> {
             unless_at_ends(m, SOURCE_OFFSET_BYTES, RELAYED);
             nft::queue(m, relay::QUEUE);
         }),
-        TABLE.rule(REFUSAL, |m| {
-            nft::load_transport(m);
-            nft::unless_ends(m, Compare::Equal, &[libc::IPPROTO_TCP as u8]);
-            unless_at_ends(m, SOURCE_OFFSET_BYTES, REFUSED);
+        TABLE.rule(REFUSAL_OF_PROBE, |m| {
+            unless_refused_ends(m);
             nft::count(m);
             nft::reject(m);
         }),
     ];
+    messages.extend(OPENS.map(|flags| {
+        TABLE.rule(REFUSAL, |m| {
+            unless_refused_ends(m);
+            nft::load_tcp_flags(m);
+            nft::unless_ends(m, Compare::Equal, &[flags]);
+            nft::count(m);
+            nft::reset(m);
+        })
+    }));
+    messages.push(TABLE.rule(REFUSAL, |m| {
+        unless_refused_ends(m);
+        nft::count(m);
+        nft::drop(m);
+    }));
     messages.extend(spared.into_iter().flat_map(|port| nft::spare_port(TABLE, INPUT, port)));
     messages.extend(Kind::ALL.into_iter().flat_map(|kind| {
         let chain = match kind {
             Kind::Reach | Kind::Loss | Kind::Answer => None,
             Kind::Delay | Kind::Rate => Some(RELAY),
-            Kind::Refusal => Some(REFUSAL),
+            Kind::Refusal => Some(REFUSAL_OF_PROBE),
             Kind::Hold => Some(HOLD),
         };
         lead_probes(TABLE, INPUT, kind, chain)
@@ -202,6 +221,13 @@ fn make_way_out(spared: u16) -> Vec<Message> {
     }));
     messages.push(TABLE.rule(OUTPUT, |m| nft::jump(m, RELAY_OUT)));
     messages
+}
+
+/// Ends a rule unless it is TCP from where it is refused.
+fn unless_refused_ends(m: &mut Message) {
+    nft::load_transport(m);
+    nft::unless_ends(m, Compare::Equal, &[libc::IPPROTO_TCP as u8]);
+    unless_at_ends(m, SOURCE_OFFSET_BYTES, REFUSED);
 }
 
 /// Ends a rule unless the address there is in the set.

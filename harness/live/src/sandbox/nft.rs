@@ -54,6 +54,7 @@ const BASE_TRANSPORT_HEADER: u32 = 2;
 const NUMGEN_RANDOM: u32 = 1;
 const BYTEORDER_TO_NETWORK: u32 = 1;
 const REJECT_BY_ICMP_UNREACHABLE: u32 = 0;
+const REJECT_BY_TCP_RESET: u32 = 1;
 const ICMP_PORT_UNREACHABLE: u8 = 3;
 const VERDICT_JUMP: i32 = -3;
 const VERDICT_GOTO: i32 = -4;
@@ -214,6 +215,11 @@ pub(super) fn load_header_and_ports(m: &mut Message, offset_bytes: u32) {
     numbers(m, "payload", &[(1, REG_1_SECOND_WORD), (2, BASE_TRANSPORT_HEADER), (3, 0), (4, 4)]);
 }
 
+/// Loads the flags of TCP.
+pub(super) fn load_tcp_flags(m: &mut Message) {
+    numbers(m, "payload", &[(1, REG_1), (2, BASE_TRANSPORT_HEADER), (3, 13), (4, 1)]);
+}
+
 /// Rules that let what is sent over TCP from or to a port pass.
 pub(super) fn spare_port(table: Table, chain: &str, port: u16) -> [Message; 2] {
     // Source, destination.
@@ -303,10 +309,18 @@ pub(super) fn queue(m: &mut Message, number: u16) {
     });
 }
 
-/// Drops the packet and tells its sender that nobody listens there.
+/// Drops the packet and tells its sender by ICMP that nobody listens there, in a packet of the same type of service. A kernel
+/// does so no more than once a second for each sender, beyond some at first.
 pub(super) fn reject(m: &mut Message) {
     expression(m, "reject", |m| {
         m.put(1, &REJECT_BY_ICMP_UNREACHABLE.to_be_bytes()).put(2, &[ICMP_PORT_UNREACHABLE]);
+    });
+}
+
+/// Drops the packet, which is of TCP, and answers it as a place would where nobody listens, as often as it comes.
+pub(super) fn reset(m: &mut Message) {
+    expression(m, "reject", |m| {
+        m.put(1, &REJECT_BY_TCP_RESET.to_be_bytes());
     });
 }
 

@@ -258,6 +258,14 @@ def read_committed(topic, partition=0):
     raise AssertionError(f"{topic} has no end")
 
 
+def await_committed(topic, expected, what, partition=0):
+    """Reads until what was committed is there: a commit is answered before its markers are written."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (values := read_committed(topic, partition)) != expected and time.monotonic() < deadline:
+        time.sleep(0.1)
+    equal(values, expected, what)
+
+
 @cases.case
 def transactions_commit_and_abort():
     topic = create(cases.name("transactions"), 2)
@@ -278,7 +286,7 @@ def transactions_commit_and_abort():
     equal(producer.flush(PATIENCE_S), 0, "not delivered:")
     equal(read_committed(topic), expected, "while one is open")
     producer.commit_transaction(PATIENCE_S)
-    equal(read_committed(topic), [*expected, "open"], "of partition 0")
+    await_committed(topic, [*expected, "open"], "of partition 0")
     equal(read_committed(topic, 1), expected, "of partition 1")
 
 
@@ -298,7 +306,7 @@ def a_producer_fences_another():
     new.begin_transaction()
     new.produce(topic, "new")
     new.commit_transaction(PATIENCE_S)
-    equal(read_committed(topic), ["new"], "read")
+    await_committed(topic, ["new"], "read")
 
 
 @cases.case
@@ -358,7 +366,7 @@ def exactly_once_copy_through_restarts():
             producer.abort_transaction(PATIENCE_S)
             member.seek(TopicPartition(source, 0, messages[0].offset()))
     member.close()
-    equal(read_committed(target), [str(i) for i in range(sent)], "copied")
+    await_committed(target, [str(i) for i in range(sent)], "copied")
 
 
 @cases.through_restarts

@@ -417,6 +417,17 @@ public class Conformance {
         return values;
     }
 
+    /** Reads until what was committed is there: a commit is answered before its markers are written. */
+    private void awaitCommitted(String topic, int partition, List<String> expected, String what) throws Exception {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        List<String> values = readCommitted(topic, partition);
+        while (!values.equals(expected) && System.nanoTime() < deadline) {
+            Thread.sleep(100);
+            values = readCommitted(topic, partition);
+        }
+        equal(values, expected, what);
+    }
+
     private void transactions() throws Exception {
         String topic = create("transactions", 2);
         List<String> expected = new ArrayList<>();
@@ -442,7 +453,7 @@ public class Conformance {
         }
         equal(readCommitted(topic, 1), expected, "of partition 1");
         expected.add("open");
-        equal(readCommitted(topic, 0), expected, "of partition 0");
+        awaitCommitted(topic, 0, expected, "of partition 0");
     }
 
     private void fencing() throws Exception {
@@ -462,7 +473,7 @@ public class Conformance {
                 next.commitTransaction();
             }
         }
-        equal(readCommitted(topic, 0), List.of("new"), "read");
+        awaitCommitted(topic, 0, List.of("new"), "read");
     }
 
     private void transactionalOffsets() throws Exception {
@@ -530,7 +541,7 @@ public class Conformance {
         for (long i = 0; i < sent; i++) {
             expected.add(String.valueOf(i));
         }
-        equal(readCommitted(target, 0), expected, "copied");
+        awaitCommitted(target, 0, expected, "copied");
     }
 
     /** A commit whose answer is late is asked for again, as the client's documentation says. */

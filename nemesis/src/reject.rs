@@ -11,7 +11,7 @@ static INFO: FaultInfo = FaultInfo {
     name: "reject",
     doc: "Some nodes refuse what is sent to them over TCP, as behind a firewall that was set up wrongly: by everybody, by other \
           nodes or by clients. Who opens a connection is told at once that nobody listens; one that stands stalls, and so does one \
-          that the node opens itself, since the answer is refused; after the heal they go on. Proved by a connection over each \
+          that the node opens itself, since the answer is dropped; after the heal they go on. Proved by a connection over each \
           link, to somebody who listens in the node's place: just those of the links that were struck must be refused. Real \
           nodes only. Finds clients and brokers that take a refusal for the end of a node, or try again without a pause.",
     strike_f: "reject",

@@ -2,7 +2,7 @@
 
 use super::crash::NodeCrash;
 use super::live::{self, RealCluster};
-use super::{DEPLOY_LIMIT, Test, needs_spare};
+use super::{DEPLOY_LIMIT, Test};
 use crate::Failure;
 use crate::args::TestArgs;
 use riprap_core::cluster::ClusterError;
@@ -77,7 +77,7 @@ pub(super) fn deploy(
         system: test.system,
         name: test.system.info().name,
         hosts: &args.hosts,
-        spare: args.spare_host.as_ref().filter(|_| needs_spare(&test.faults)),
+        spare: args.spare_host.as_ref(),
         login: &login,
         cache: cache.as_deref(),
         log_root: run.path().join("nodes"),

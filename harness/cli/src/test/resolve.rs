@@ -144,6 +144,11 @@ impl Test {
                 "{MAX_NODES} nodes and one that joins them; {MAX_NODES} in all at most are right"
             )));
         }
+        if config.spare_host.is_some() && !needs_spare(&faults) {
+            return Err(Failure::usage(
+                "--spare-host: no fault of this run has a node join; leave it out, or add `membership` to --nemesis",
+            ));
+        }
         let (clients, systems): (Vec<_>, Vec<_>) =
             config.settings.clone().into_iter().partition(|(name, _)| name.starts_with(CLIENT_SETTING));
         let deployment = Deployment {

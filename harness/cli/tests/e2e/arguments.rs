@@ -190,6 +190,10 @@ fn wrong_arguments_are_told_in_one_line() {
             "test --hosts a,b --nemesis membership",
             "fault `membership` needs a host more; --spare-host HOST is right",
         ),
+        (
+            "test --hosts a,b --spare-host c --nemesis kill",
+            "--spare-host: no fault of this run has a node join",
+        ),
         ("test --accept-new", "--hosts"),
         (
             "test --bootstrap a:9092",
